@@ -8,13 +8,13 @@ import pytest
 
 import flintmq.client as fc
 from flintmq.spark.endpoint import Endpoint
-from flintmq.spark.lake.datafile import Batch, DataFile
+from flintmq.spark.lake.data_file import Batch, DataFile
 from flintmq.spark.lake.events import announce
-from flintmq.spark.lake.options import Events, LakeFormat, Place
+from flintmq.spark.lake.options import Events, LakeFormat, LakeLocation
 from tests.servers import BrokerProcess
 from tests.spark.conftest import Queues
 
-PLACE = Place("/lake/orders", LakeFormat.DELTA, "", "flintmq.orders")
+PLACE = LakeLocation("/lake/orders", LakeFormat.DELTA, "", "flintmq.orders")
 FILES = tuple(
     DataFile(f"data/{n}.parquet", 10, 99, {"day": "2026-11-22"}, "orders", n * 10, n * 10 + 9) for n in range(3)
 )

@@ -9,11 +9,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from flintmq.base.errors import FlintError
-from flintmq.spark.writing import staging
+from flintmq.spark.writing import staged_publish
 from flintmq.spark.writing.options import write_options
-from flintmq.spark.writing.publishing import publish
+from flintmq.spark.writing.publisher import publish
 from flintmq.spark.writing.rows import RowEncoder
-from flintmq.spark.writing.staging import Batch
+from flintmq.spark.writing.staged_publish import Batch
 from tests.servers import BrokerProcess
 from tests.spark.conftest import Queues
 
@@ -30,7 +30,7 @@ def write(url: str, mode: str, row: dict[str, object], transactional_id: str = "
     encoder = RowEncoder(schema, checked)
     batch = pa.RecordBatch.from_pylist([row], to_arrow_schema(schema))
     if mode == "exactly-once":
-        staging.stage(checked, encoder, iter([batch]), Batch("query", 0), 0)
+        staged_publish.stage(checked, encoder, iter([batch]), Batch("query", 0), 0)
     else:
         publish(checked, encoder, iter([batch]))
 

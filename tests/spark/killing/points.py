@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from flintmq.spark.lake.datafile import Batch
+from flintmq.spark.lake.data_file import Batch
 from flintmq.spark.lake.manifest import Manifest
 from flintmq.spark.lake.options import LakeWriteOptions, lake_write_options
 from flintmq.spark.lake.source import LakeDataSource

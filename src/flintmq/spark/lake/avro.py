@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 )
 
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.lake.avro_hazards import check_hazards
+from flintmq.spark.lake.avro_safety import check_safety
 from flintmq.spark.lake.bodies import Framing
 from flintmq.spark.lake.formats.missing import missing
 
@@ -104,7 +104,7 @@ def decoded_avro(schema: str, framing: Framing, writers: Mapping[int, str]) -> C
 def spark_type(schema: str) -> DataType:
     """Raises ConfigurationError for a schema that is none, or that says what Spark has no type for."""
     parsed = _parsed(schema)
-    check_hazards(parsed)
+    check_safety(parsed)
     return _Types().spark(parsed)
 
 
@@ -113,7 +113,7 @@ def check_writers(schema: str, writers: Mapping[int, str]) -> None:
     wanted = _scales(_loaded(schema), "")
     for number, writer in writers.items():
         parsed = _parsed(writer)
-        check_hazards(parsed)
+        check_safety(parsed)
         for path, scale in _scales(_loaded(writer), "").items():
             if wanted.get(path, scale) != scale:
                 raise ConfigurationError(

@@ -6,13 +6,13 @@ from typing import Final
 
 import flintmq.client as fc
 from flintmq.spark.client import ReconnectingClient
-from flintmq.spark.lake.datafile import Batch, DataFile
-from flintmq.spark.lake.options import Events, Place
+from flintmq.spark.lake.data_file import Batch, DataFile
+from flintmq.spark.lake.options import Events, LakeLocation
 
 FILE_CREATED: Final = "lake.file.created"
 
 
-def announce(events: Events, place: Place, batch: Batch) -> None:
+def announce(events: Events, place: LakeLocation, batch: Batch) -> None:
     """Publish them, all or none, and once for a batch of a streaming query. Raises FlintError.
 
     Their message-ids are the names of the files: a batch that has no query to go on with is published with confirms,
@@ -27,7 +27,7 @@ def announce(events: Events, place: Place, batch: Batch) -> None:
             client.call(lambda channel: channel.publish_batch(messages))
 
 
-def _digest(place: Place) -> str:
+def _digest(place: LakeLocation) -> str:
     """One query may write to several lakes, each of which has its batches' events, however its path is written."""
     return sha256(f"{place.root}\n{place.table}".encode()).hexdigest()[:16]
 
@@ -42,7 +42,7 @@ def _publish_once(channel: fc.Channel, name: str, batch: Batch, messages: list[f
     channel.stage_commit(name, stage.epoch, batch.number, {0: 0})
 
 
-def _event(events: Events, place: Place, batch: Batch, file: DataFile) -> fc.Publish:
+def _event(events: Events, place: LakeLocation, batch: Batch, file: DataFile) -> fc.Publish:
     said = {
         "event": FILE_CREATED,
         "lake": place.path,

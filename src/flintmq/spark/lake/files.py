@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.columns import GENERATION
-from flintmq.spark.lake.datafile import DataFile
+from flintmq.spark.lake.data_file import DataFile
 from flintmq.spark.lake.layout import Layout, partition_text
 from flintmq.spark.lake.options import LakeFormat, LakeWriteOptions
 from flintmq.spark.lake.paths import new_path, remove_files, written_path

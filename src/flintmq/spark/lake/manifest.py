@@ -20,7 +20,7 @@ from typing import Any, Final
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.lake.datafile import Batch, DataFile
+from flintmq.spark.lake.data_file import Batch, DataFile
 from flintmq.spark.lake.files import sync
 from flintmq.spark.lake.options import LakeFormat
 from flintmq.spark.lake.paths import INTERNAL

@@ -63,7 +63,7 @@ class LakeFormat(StrEnum):
 
 
 @dataclass(frozen=True)
-class Place:
+class LakeLocation:
     """Where a lake is. `catalog` and `table` are for Iceberg; an empty catalog is a file in the lake itself."""
 
     path: str
@@ -91,7 +91,7 @@ class LakeWriteOptions:
     none.
     """
 
-    place: Place
+    place: LakeLocation
     partition_by: tuple[str, ...]
     time_column: str
     max_file_bytes: int
@@ -105,7 +105,7 @@ class LakeWriteOptions:
 class LakeReadOptions:
     """`rows_per_second` is 0 for as fast as it goes."""
 
-    place: Place
+    place: LakeLocation
     partitions: PartitionFilter
     min_partitions: int
     rows_per_second: int
@@ -141,9 +141,9 @@ def lake_read_options(given: Mapping[str, str]) -> LakeReadOptions:
     )
 
 
-def _place(o: "_Given", format: LakeFormat | None) -> Place:
+def _place(o: "_Given", format: LakeFormat | None) -> LakeLocation:
     path = _local(o.required("path", "the directory of the lake"))
-    return Place(path, format, o.text("catalog"), o.text("table") or "flintmq." + (Path(path).name or "lake"))
+    return LakeLocation(path, format, o.text("catalog"), o.text("table") or "flintmq." + (Path(path).name or "lake"))
 
 
 def _local(path: str) -> str:

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.lake.datafile import NULL_PARTITION
+from flintmq.spark.lake.data_file import NULL_PARTITION
 
 _CONDITION: Final = re.compile(r"\s*([^=<>]*[^=<>\s])\s*(<=|>=|=|<|>)(.*)", re.DOTALL)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import quote
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.lake.datafile import NULL_PARTITION, DataFile
+from flintmq.spark.lake.data_file import NULL_PARTITION, DataFile
 from flintmq.spark.lake.options import LakeFormat, LakeWriteOptions
 
 # All that tasks write of a lake which is not in its place yet, and what else is ours there.

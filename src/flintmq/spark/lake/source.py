@@ -9,7 +9,7 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.spark.catalog import is_table, keeping, of_user, plain, reading, writing
 from flintmq.spark.errors import user_errors
 from flintmq.spark.lake.options import lake_read_options, lake_write_options
-from flintmq.spark.lake.reading import LakeBatchReader, LakeStreamReader, check_columns, lake_table
+from flintmq.spark.lake.reader import LakeBatchReader, LakeStreamReader, check_columns, lake_table
 from flintmq.spark.lake.writer import LakeBatchWriter, LakeStreamWriter
 
 _SELECT: Final = "SELECT * FROM t WITH (`path` = '...')"

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.errors import user_errors
-from flintmq.spark.lake.datafile import Batch, DataFile
+from flintmq.spark.lake.data_file import Batch, DataFile
 from flintmq.spark.lake.events import announce
 from flintmq.spark.lake.files import TaskFiles
 from flintmq.spark.lake.formats import Table, open_table
@@ -85,16 +85,16 @@ class Lake:
         except BaseException:
             # Here, and nowhere else, it is certain that nobody has decided it, nor is about to.
             with suppress(FlintError, OSError):
-                self._remove_losers(batch, self._manifest.batch(batch.query, batch.number))
+                self._remove_unused(batch, self._manifest.batch(batch.query, batch.number))
             raise
         decided = self._manifest.decide(batch)
-        self._remove_losers(batch, decided)
-        with _it_is_decided(batch, self._options.place.path):
+        self._remove_unused(batch, decided)
+        with _errors_after_decision(batch, self._options.place.path):
             table.create(self._description)
             table.commit(decided)
         events = self._options.events
         if events is not None:
-            with user_errors(events.endpoint), _its_rows_are_in(batch, self._options.place.path):
+            with user_errors(events.endpoint), _errors_after_commit(batch, self._options.place.path):
                 announce(events, self._options.place, replace(decided, goes_on=batch.goes_on))
 
     def _prepare(self, batch: Batch, table: Table) -> None:
@@ -187,7 +187,7 @@ class Lake:
                     left[0],
                 )
             return
-        self._remove_losers(batch, decided)
+        self._remove_unused(batch, decided)
         if attempt:
             # What tasks wrote that were killed, or whose word did not come.
             kept = {Path(file.path).name for file in decided.files} if decided else set()
@@ -202,13 +202,13 @@ class Lake:
                 self._options.place.path,
             )
 
-    def _remove_losers(self, batch: Batch, decided: Batch | None) -> None:
+    def _remove_unused(self, batch: Batch, decided: Batch | None) -> None:
         kept = {file.path for file in decided.files} if decided else set()
         remove_files(self._options, [file for file in batch.files if file.path not in kept])
 
 
 @contextmanager
-def _it_is_decided(batch: Batch, path: str) -> Iterator[None]:
+def _errors_after_decision(batch: Batch, path: str) -> Iterator[None]:
     """A batch that will come again is completed then. One that is a job of its own would be another one."""
     try:
         yield
@@ -223,7 +223,7 @@ def _it_is_decided(batch: Batch, path: str) -> Iterator[None]:
 
 
 @contextmanager
-def _its_rows_are_in(batch: Batch, path: str) -> Iterator[None]:
+def _errors_after_commit(batch: Batch, path: str) -> Iterator[None]:
     """A batch that will come again tells its events then. One that is a job of its own must not be run again."""
     try:
         yield

@@ -15,11 +15,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.writing import staging
+from flintmq.spark.writing import staged_publish
 from flintmq.spark.writing.options import WriteOptions
-from flintmq.spark.writing.publishing import publish
+from flintmq.spark.writing.publisher import publish
 from flintmq.spark.writing.rows import RowEncoder
-from flintmq.spark.writing.staging import Batch
+from flintmq.spark.writing.staged_publish import Batch
 
 # What Spark tells the tasks of a micro-batch, also of one that foreachBatch writes.
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -50,15 +50,15 @@ class BatchWriter(DataSourceArrowWriter):
             )
         owner = self._owner or context.getLocalProperty(_QUERY_ID) or _NO_QUERY
         batch = Batch(owner, self._number)
-        return staging.stage(self._options, self._encoder, iterator, batch, context.partitionId())
+        return staged_publish.stage(self._options, self._encoder, iterator, batch, context.partitionId())
 
     def commit(self, messages: Messages) -> None:
         if self._options.is_staged:
-            staging.commit(self._options, messages, self._number)
+            staged_publish.commit(self._options, messages, self._number)
 
     def abort(self, messages: Messages) -> None:
         if self._options.is_staged:
-            staging.abort(self._options, messages, self._number)
+            staged_publish.abort(self._options, messages, self._number)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -79,15 +79,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "exactly-once needs to know: use at-least-once here"
             )
         batch = Batch(query, int(number))
-        return staging.stage(self._options, self._encoder, iterator, batch, context.partitionId())
+        return staged_publish.stage(self._options, self._encoder, iterator, batch, context.partitionId())
 
     def commit(self, messages: Messages, batchId: int) -> None:
         if self._options.is_staged:
-            staging.commit(self._options, messages, batchId)
+            staged_publish.commit(self._options, messages, batchId)
 
     def abort(self, messages: Messages, batchId: int) -> None:
         if self._options.is_staged:
-            staging.abort(self._options, messages, batchId)
+            staged_publish.abort(self._options, messages, batchId)
 
 
 def _task() -> TaskContext:

@@ -20,10 +20,10 @@ from pyspark.sql.types import (
 )
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.lake.datafile import Batch
+from flintmq.spark.lake.data_file import Batch
 from flintmq.spark.lake.options import lake_read_options, lake_write_options
 from flintmq.spark.lake.partition_filter import parse_partition_filter
-from flintmq.spark.lake.reading import LakeBatchReader, LakeStreamReader
+from flintmq.spark.lake.reader import LakeBatchReader, LakeStreamReader
 from flintmq.spark.lake.writer import Lake
 from tests.spark.lakes import FORMATS
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from flintmq.spark.lake.datafile import Batch, DataFile
+from flintmq.spark.lake.data_file import Batch, DataFile
 from flintmq.spark.lake.manifest import Description, Manifest
 from flintmq.spark.lake.options import LakeFormat
 from flintmq.spark.pipelines.progress import FlowProgress, lag

@@ -10,9 +10,9 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.source import FlintMQDataSource
-from flintmq.spark.writing import staging, writer
+from flintmq.spark.writing import staged_publish, writer
 from flintmq.spark.writing.options import write_options
-from flintmq.spark.writing.staging import Batch, Staged
+from flintmq.spark.writing.staged_publish import Batch, Staged
 from flintmq.spark.writing.writer import BatchWriter
 
 OPTIONS = {"url": "amqp://h/", "exchange": "x", "deliveryMode": "exactly-once", "transactionalId": "t"}
@@ -41,7 +41,7 @@ def batch_of(monkeypatch: pytest.MonkeyPatch, query: str | None, **options: str)
         return Staged(1)
 
     monkeypatch.setattr(writer, "_task", lambda: cast(TaskContext, Task(query)))
-    monkeypatch.setattr(staging, "stage", stage)
+    monkeypatch.setattr(staged_publish, "stage", stage)
     BatchWriter(write_options({**OPTIONS, **options}), SCHEMA).write(iter([]))
     return staged[0]
 

@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.lake.datafile import Batch, DataFile
+from flintmq.spark.lake.data_file import Batch, DataFile
 from flintmq.spark.lake.files import sync
 from flintmq.spark.lake.formats.missing import missing
 from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
 from flintmq.spark.lake.layout import partition_text
 from flintmq.spark.lake.manifest import Description
-from flintmq.spark.lake.options import Place
+from flintmq.spark.lake.options import LakeLocation
 from flintmq.spark.lake.partition_filter import PartitionFilter
 
 try:
@@ -46,7 +46,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DeltaLake(Table):
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: LakeLocation) -> None:
         """Raises ConfigurationError for a path that the library would take for another one."""
         if unquote(place.path) != place.path or "\\" in place.path:
             raise ConfigurationError(

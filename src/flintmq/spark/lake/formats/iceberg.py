@@ -14,12 +14,12 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.lake.datafile import Batch
+from flintmq.spark.lake.data_file import Batch
 from flintmq.spark.lake.files import sync
 from flintmq.spark.lake.formats.missing import missing
 from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
 from flintmq.spark.lake.manifest import Description
-from flintmq.spark.lake.options import Place
+from flintmq.spark.lake.options import LakeLocation
 from flintmq.spark.lake.partition_filter import PartitionFilter
 
 try:
@@ -45,7 +45,7 @@ _SPECIAL: Final = frozenset("#?%")
 
 
 class IcebergLake(Table):
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: LakeLocation) -> None:
         """Raises ConfigurationError for a path that the library would take for another one."""
         if not _SPECIAL.isdisjoint(place.path):
             raise ConfigurationError(

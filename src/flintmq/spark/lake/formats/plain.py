@@ -16,11 +16,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.lake.datafile import NULL_PARTITION, Batch
+from flintmq.spark.lake.data_file import NULL_PARTITION, Batch
 from flintmq.spark.lake.files import sync
 from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
 from flintmq.spark.lake.manifest import Description, LakeDamaged, Manifest
-from flintmq.spark.lake.options import Place
+from flintmq.spark.lake.options import LakeLocation
 from flintmq.spark.lake.partition_filter import PartitionFilter
 from flintmq.spark.lake.paths import staged_path
 
@@ -28,7 +28,7 @@ _FOREIGN: Final = "files:"
 
 
 class ParquetLake(Table):
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: LakeLocation) -> None:
         self._root = place.root
         self._manifest = Manifest(self._root)
 

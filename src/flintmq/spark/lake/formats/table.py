@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.types import StructType
 
-from flintmq.spark.lake.datafile import Batch
+from flintmq.spark.lake.data_file import Batch
 from flintmq.spark.lake.manifest import Description
 from flintmq.spark.lake.partition_filter import PartitionFilter
 

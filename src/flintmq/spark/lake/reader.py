@@ -23,8 +23,8 @@ from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.errors import user_errors
 from flintmq.spark.lake.formats import Snapshot, StoredFile, Table, open_table
 from flintmq.spark.lake.manifest import LakeDamaged, Manifest
-from flintmq.spark.lake.options import LakeFormat, LakeReadOptions, Place
-from flintmq.spark.lake.ranges import Piece, RowRange, split
+from flintmq.spark.lake.options import LakeFormat, LakeLocation, LakeReadOptions
+from flintmq.spark.lake.row_range import Piece, RowRange, split
 
 # Rows that a batch query reads by one task, unless minPartitions asks for more tasks.
 ROWS_PER_PARTITION: Final = 1_000_000
@@ -36,12 +36,12 @@ PACE_SECONDS: Final = 1.0
 Offset = dict[str, str | int]
 
 
-def lake_table(place: Place) -> Table:
+def lake_table(place: LakeLocation) -> Table:
     """Raises ConfigurationError where there is no lake."""
     return open_table(place, place.format or _format(place))
 
 
-def _format(place: Place) -> LakeFormat:
+def _format(place: LakeLocation) -> LakeFormat:
     description = Manifest(place.root).description()
     if description is not None:
         return description.format
@@ -217,7 +217,7 @@ def _column(batch: pa.RecordBatch, file: StoredFile, field: pa.Field) -> pa.Arra
     return pa.repeat(pa.scalar(value, pa.string()).cast(field.type), batch.num_rows)
 
 
-def check_columns(wanted: StructType, place: Place) -> None:
+def check_columns(wanted: StructType, place: LakeLocation) -> None:
     """Raises ConfigurationError unless a user's own .schema(...) chooses among the columns that there are."""
     there = lake_table(place).schema()
     for field in wanted.fields:

@@ -26,7 +26,7 @@ from flintmq.base.limits import STAGE_ATTEMPTS_MAX
 from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.errors import user_errors
 from flintmq.spark.writing.options import WriteOptions
-from flintmq.spark.writing.publishing import CONFIRM_SECONDS
+from flintmq.spark.writing.publisher import CONFIRM_SECONDS
 from flintmq.spark.writing.rows import RowEncoder
 
 # A piece ends here, too, or behind the first record batch that is larger. It is kept until the broker has it.
@@ -63,7 +63,7 @@ def stage(
     options: WriteOptions, encoder: RowEncoder, batches: Iterator[pa.RecordBatch], batch: Batch, partition: int
 ) -> Staged:
     """What a task does, on an executor. Raises FlintError when the broker did not take or route a message."""
-    with _fenced(options), ReconnectingClient(options.endpoint, confirms=True, patient=True) as client:
+    with _fencing_errors(options), ReconnectingClient(options.endpoint, confirms=True, patient=True) as client:
         # All tasks of a batch ask this, whoever is first: to the same owner, it is the same answer.
         stage = client.call(lambda channel: channel.stage_open(options.transactional_id, batch.owner))
         staged = Staged(stage.epoch)
@@ -177,15 +177,15 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
     Raises TakenOver when another owner has taken the transactional id, which threw away what was staged.
     """
     staged = _staged(messages)
-    winners: dict[int, int] = {}
+    attempts: dict[int, int] = {}
     for one in staged:
-        winners |= one.attempts
-    if not winners:
+        attempts |= one.attempts
+    if not attempts:
         return
     # Who staged with an older epoch did so for nothing, and the broker says it.
     epoch = max(one.epoch for one in staged)
-    ordered = dict(sorted(winners.items()))
-    with _fenced(options), ReconnectingClient(options.endpoint, confirms=False, patient=True) as client:
+    ordered = dict(sorted(attempts.items()))
+    with _fencing_errors(options), ReconnectingClient(options.endpoint, confirms=False, patient=True) as client:
         client.call(lambda channel: channel.stage_commit(options.transactional_id, epoch, batch_number, ordered))
 
 
@@ -205,7 +205,7 @@ def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
 
 
 @contextmanager
-def _fenced(options: WriteOptions) -> Iterator[None]:
+def _fencing_errors(options: WriteOptions) -> Iterator[None]:
     with user_errors(options.endpoint):
         try:
             yield

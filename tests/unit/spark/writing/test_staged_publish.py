@@ -9,10 +9,10 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import flintmq.client as fc
 from flintmq.base.errors import ConnectionLost, FlintError
-from flintmq.spark.writing import staging
+from flintmq.spark.writing import staged_publish
 from flintmq.spark.writing.options import WriteOptions, write_options
 from flintmq.spark.writing.rows import Row, RowEncoder
-from flintmq.spark.writing.staging import Batch, Staged, TakenOver
+from flintmq.spark.writing.staged_publish import Batch, Staged, TakenOver
 
 OPTIONS = {"url": "amqp://h/", "exchange": "x", "deliveryMode": "exactly-once", "transactionalId": "t"}
 T = TypeVar("T")
@@ -111,13 +111,13 @@ class Channel:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     made = Broker()
-    monkeypatch.setattr(staging, "ReconnectingClient", lambda *_, **__: made)
+    monkeypatch.setattr(staged_publish, "ReconnectingClient", lambda *_, **__: made)
     return made
 
 
 def stage(*batches: pa.RecordBatch, number: int = 0, partition: int = 0, **more: str) -> Staged:
     given = options(**more)
-    return staging.stage(given, RowEncoder(SCHEMA, given), iter(batches), Batch("query", number), partition)
+    return staged_publish.stage(given, RowEncoder(SCHEMA, given), iter(batches), Batch("query", number), partition)
 
 
 def sizes(pieces: Iterator[list[pa.RecordBatch]]) -> list[list[int]]:
@@ -127,24 +127,28 @@ def sizes(pieces: Iterator[list[pa.RecordBatch]]) -> list[list[int]]:
 def test_pieces_by_messages() -> None:
     """Small record batches go together, large ones are cut."""
     batches = [batch_of(*[b"x"] * count) for count in (3, 2, 12, 1)]
-    assert sizes(staging.pieces(iter(batches), 5)) == [[3, 2], [5], [5], [2, 1]]
+    assert sizes(staged_publish.pieces(iter(batches), 5)) == [[3, 2], [5], [5], [2, 1]]
 
 
 def test_pieces_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept in memory has a bound, but for a record batch that is larger by itself."""
-    monkeypatch.setattr(staging, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(staged_publish, "PIECE_BYTES", 1000)
     batches = [batch_of(b"x" * size) for size in (400, 400, 400, 5000, 10)]
-    assert sizes(staging.pieces(iter(batches), 100)) == [[1, 1], [1], [1], [1]]
+    assert sizes(staged_publish.pieces(iter(batches), 100)) == [[1, 1], [1], [1], [1]]
 
 
 def test_places_are_in_order() -> None:
     """A partition's pieces stand before those of the next; what has no place is refused with a way out."""
-    assert staging.place_of(0, 1) < staging.place_of(0, staging.PIECES_MAX - 1) < staging.place_of(1, 0)
-    assert staging.place_of(staging.PARTITIONS_MAX - 1, staging.PIECES_MAX - 1) < 2**31
+    assert (
+        staged_publish.place_of(0, 1)
+        < staged_publish.place_of(0, staged_publish.PIECES_MAX - 1)
+        < staged_publish.place_of(1, 0)
+    )
+    assert staged_publish.place_of(staged_publish.PARTITIONS_MAX - 1, staged_publish.PIECES_MAX - 1) < 2**31
     with pytest.raises(FlintError, match="coalesce the data"):
-        staging.place_of(staging.PARTITIONS_MAX, 0)
+        staged_publish.place_of(staged_publish.PARTITIONS_MAX, 0)
     with pytest.raises(FlintError, match="repartition the data"):
-        staging.place_of(0, staging.PIECES_MAX)
+        staged_publish.place_of(0, staged_publish.PIECES_MAX)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +159,7 @@ def test_a_lost_connection_costs_what_was_on_its_way(broker: Broker, calls: list
     broker.failing = calls
     staged = stage(batch_of(b"1", b"2", b"3"), batch_of(b"4", b"5"), partition=2, batchSize="2")
     assert staged.messages == 5
-    places = [staging.place_of(2, number) for number in range(3)]
+    places = [staged_publish.place_of(2, number) for number in range(3)]
     assert sorted(staged.attempts) == places
     counting = [broker.attempts[0, place, staged.attempts[place]] for place in places]
     assert counting == [[b"1", b"2"], [b"3"], [b"4", b"5"]]
@@ -179,7 +183,7 @@ def test_a_batch_that_is_published(broker: Broker) -> None:
             yield batch_of(b"1")
 
     given = options()
-    staged = staging.stage(given, RowEncoder(SCHEMA, given), batches(), Batch("query", 4), 0)
+    staged = staged_publish.stage(given, RowEncoder(SCHEMA, given), batches(), Batch("query", 4), 0)
     assert (staged.messages, staged.attempts, asked) == (0, {}, [0, 1, 2])
     assert stage(batch_of(b"1"), number=5).messages == 1
     assert {key[0] for key in broker.attempts} == {5}
@@ -196,23 +200,23 @@ def test_numbers_grow(broker: Broker) -> None:
 def test_commit(broker: Broker) -> None:
     """The attempts that count, by their places; asked again when nobody heard the answer."""
     broker.failing = ["commit"]
-    staging.commit(options(), [Staged(7, 1, {9: 90}), Staged(7, 2, {1: 10, 2: 20}), Staged(7)], 3)
+    staged_publish.commit(options(), [Staged(7, 1, {9: 90}), Staged(7, 2, {1: 10, 2: 20}), Staged(7)], 3)
     assert broker.committed == [(7, 3, {1: 10, 2: 20, 9: 90})]
     assert list(broker.committed[0][2]) == [1, 2, 9]
 
 
 def test_nothing_to_commit(broker: Broker) -> None:
     """Tasks that had no rows have staged nothing."""
-    staging.commit(options(), [Staged(7), None], 3)
+    staged_publish.commit(options(), [Staged(7), None], 3)
     assert broker.committed == []
 
 
 def test_abort(broker: Broker) -> None:
     """What the others staged is thrown away; what cannot be reached is not worth another error."""
-    staging.abort(options(), [None, Staged(7, 1, {0: 1})], 3)
-    staging.abort(options(), [None, None], 4)
+    staged_publish.abort(options(), [None, Staged(7, 1, {0: 1})], 3)
+    staged_publish.abort(options(), [None, None], 4)
     broker.taken_over = True
-    staging.abort(options(), [Staged(7, 1, {0: 1})], 5)
+    staged_publish.abort(options(), [Staged(7, 1, {0: 1})], 5)
     assert broker.aborted == [3]
 
 
@@ -230,6 +234,6 @@ def test_more_pieces_than_the_broker_keeps(broker: Broker, monkeypatch: pytest.M
 def test_taken_over(broker: Broker) -> None:
     """Whoever lost the id hears by what, and what to do."""
     broker.taken_over = True
-    for act in (lambda: stage(batch_of(b"1")), lambda: staging.commit(options(), [Staged(7, 1, {0: 1})], 0)):
+    for act in (lambda: stage(batch_of(b"1")), lambda: staged_publish.commit(options(), [Staged(7, 1, {0: 1})], 0)):
         with pytest.raises(TakenOver, match="taken over the transactionalId 't'.*give each its own"):
             act()

@@ -10,7 +10,7 @@ import flintmq.client as fc
 from flintmq.base.errors import ConnectionLost
 from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.writing.options import write_options
-from flintmq.spark.writing.publishing import Publisher
+from flintmq.spark.writing.publisher import Publisher
 from flintmq.spark.writing.rows import Row, RowEncoder
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ Avro = str | dict[str, Any] | list[Any]
 _NULL: Final = "null"
 
 
-def check_hazards(schema: Avro) -> None:
+def check_safety(schema: Avro) -> None:
     """Raises ConfigurationError. The schema is one whose names are written in full."""
     _Walk().check(schema)
 

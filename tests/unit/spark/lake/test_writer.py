@@ -23,11 +23,11 @@ from flintmq.base.errors import ConfigurationError, ConnectionLost, FlintError
 from flintmq.spark.lake import files as task_files
 from flintmq.spark.lake import manifest as manifests
 from flintmq.spark.lake import writer as lake_writer
-from flintmq.spark.lake.datafile import Batch, DataFile
+from flintmq.spark.lake.data_file import Batch, DataFile
 from flintmq.spark.lake.manifest import LakeDamaged, Manifest
 from flintmq.spark.lake.options import LakeFormat, lake_read_options, lake_write_options
 from flintmq.spark.lake.partition_filter import parse_partition_filter
-from flintmq.spark.lake.reading import LakeBatchReader, lake_table
+from flintmq.spark.lake.reader import LakeBatchReader, lake_table
 from flintmq.spark.lake.source import LakeDataSource
 from flintmq.spark.lake.vacuum import vacuum
 from flintmq.spark.lake.writer import Lake
