@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.spark.pipelines.loading import load
+from flintmq.spark.pipelines.pipeline_file import load
 from tests.servers import environment
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"

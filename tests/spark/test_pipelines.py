@@ -16,11 +16,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.pipelines.board import browse
 from flintmq.spark.pipelines.flow import check
-from flintmq.spark.pipelines.loading import load
-from flintmq.spark.pipelines.running import Stop, run
+from flintmq.spark.pipelines.pipeline_file import load
+from flintmq.spark.pipelines.runner import Stop, run
 from flintmq.spark.pipelines.status import PipelineStatus, State
+from flintmq.spark.pipelines.status_queue import browse
 from tests.servers import BrokerProcess, command, environment, free_port
 from tests.spark.conftest import PACKAGES, Queues
 from tests.spark.lakes import parquet_files, rows

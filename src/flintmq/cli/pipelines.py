@@ -16,7 +16,7 @@ from flintmq.cli.commands import command
 from flintmq.cli.options import DEFAULT_URL, Json, Url
 
 if TYPE_CHECKING:
-    from flintmq.spark.pipelines.running import Stop
+    from flintmq.spark.pipelines.runner import Stop
     from flintmq.spark.pipelines.status import PipelineStatus
 
 
@@ -56,7 +56,7 @@ def validate(
 ) -> None:
     """Check the definition of a pipeline, and its SQL with Spark. Nothing runs, and no broker is needed."""
     with _spark_packages():
-        from flintmq.spark.pipelines.loading import load
+        from flintmq.spark.pipelines.pipeline_file import load
 
         pipeline = load(file)
         if not definition_only:
@@ -118,12 +118,12 @@ def run(
         from dataclasses import replace
 
         from flintmq.cli.pipeline_display import Display
-        from flintmq.spark.pipelines.board import Board, broker_of
         from flintmq.spark.pipelines.definition import AVAILABLE_NOW, Trigger
-        from flintmq.spark.pipelines.loading import load
-        from flintmq.spark.pipelines.running import Stop
-        from flintmq.spark.pipelines.running import run as run_pipeline
+        from flintmq.spark.pipelines.pipeline_file import load
+        from flintmq.spark.pipelines.runner import Stop
+        from flintmq.spark.pipelines.runner import run as run_pipeline
         from flintmq.spark.pipelines.session import check_master, session
+        from flintmq.spark.pipelines.status_queue import StatusPublisher, status_endpoint
 
     check_master(master)
     pipeline = load(file)
@@ -139,11 +139,11 @@ def run(
         stack.enter_context(_stopped_by_signals(stop))
         display = stack.enter_context(Display(quiet))
         watchers: list[Callable[[PipelineStatus], None]] = [display.show]
-        endpoint = broker_of(pipeline)
-        board: Board | None = None
+        endpoint = status_endpoint(pipeline)
+        publisher: StatusPublisher | None = None
         if endpoint is not None:
-            board = stack.enter_context(Board(endpoint))
-            watchers.append(board.tell)
+            publisher = stack.enter_context(StatusPublisher(endpoint))
+            watchers.append(publisher.tell)
         display.say(f"Starting Spark ({master}) ...")
         spark = stack.enter_context(session(pipeline.name, master, given, log or _NO_LOG))
         # PySpark replaces the handler of SIGINT, so it is set again.
@@ -155,8 +155,8 @@ def run(
                 tell(status)
 
         status = run_pipeline(pipeline, spark, stop, watch, master)
-        if board is not None and board.failure:
-            typer.echo(f"the state of the pipeline could not be sent to the broker: {board.failure}", err=True)
+        if publisher is not None and publisher.failure:
+            typer.echo(f"the state of the pipeline could not be sent to the broker: {publisher.failure}", err=True)
     if as_json:
         typer.echo(status.as_json())
     else:
@@ -195,8 +195,8 @@ def status(
 ) -> None:
     """Show the state of a pipeline. Exit status 1 if it failed, or has not reported its state for a while."""
     from flintmq.cli.pipeline_display import table_of
-    from flintmq.spark.pipelines.board import browse
     from flintmq.spark.pipelines.status import State
+    from flintmq.spark.pipelines.status_queue import browse
 
     pipelines = {one.pipeline: one for one in browse(url, time.time_ns() // 1_000_000)}
     found = pipelines.get(name)
@@ -223,7 +223,7 @@ def list_pipelines(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     import msgspec
 
     from flintmq.cli.pipeline_display import coloured, in_words
-    from flintmq.spark.pipelines.board import browse
+    from flintmq.spark.pipelines.status_queue import browse
 
     found = browse(url, time.time_ns() // 1_000_000)
     if as_json:

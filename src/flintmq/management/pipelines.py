@@ -12,7 +12,7 @@ from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.conversion.converted import TO_091
 from flintmq.management.slices import Slice
 
-# The same as in flintmq/spark/pipelines/board.py, which runs in another process and cannot be imported here.
+# The same as in flintmq/spark/pipelines/status_queue.py, which runs in another process and cannot be imported here.
 QUEUE: Final = "flintmq.pipelines"
 _SILENT_MS: Final = 30_000
 _ENDED: Final = ("stopped", "finished", "failed")

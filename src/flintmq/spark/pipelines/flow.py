@@ -11,10 +11,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.lake.bodies import Body, Framing, Kind, OnMismatch, decode_bodies
 from flintmq.spark.pipelines.batch_numbers import check_batch_numbers
-from flintmq.spark.pipelines.broker_options import source_options
 from flintmq.spark.pipelines.definition import FLINTMQ, LAKE, SOURCE_VIEW, Flow, Pipeline
-from flintmq.spark.pipelines.failure import cause, line_of_sql
+from flintmq.spark.pipelines.flow_options import source_options
 from flintmq.spark.pipelines.sinks import LAKE_FORMAT, check_columns, write
+from flintmq.spark.pipelines.spark_errors import cause, line_of_sql
 
 
 def frame_of(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> DataFrame:

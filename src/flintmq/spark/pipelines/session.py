@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.pipelines.failure import first_line
+from flintmq.spark.pipelines.spark_errors import first_line
 
 JAVA_AT_LEAST: Final = 17
 # The JVM ends within a second or two.
@@ -46,7 +46,7 @@ def check_master(master: str) -> None:
 def session(name: str, master: str, settings: Mapping[str, str], log: Path | None = None) -> Iterator[SparkSession]:
     """Ends Spark with the block. What the JVM has to say goes to the file, if there is one. Raises FlintError."""
     check_master(master)
-    with told_once():
+    with py4j_silenced():
         yield from (
             _remote(name, master, settings) if master.startswith("sc://") else _local(name, master, settings, log)
         )
@@ -72,7 +72,7 @@ def _local(name: str, master: str, settings: Mapping[str, str], log: Path | None
 
 
 @contextmanager
-def told_once() -> Iterator[None]:
+def py4j_silenced() -> Iterator[None]:
     """What fails between Python and the JVM ends a flow, and is told as that. Py4J logs it with its whole stack, too: a
     batch that is interrupted because its pipeline is told to stop, for one.
     """

@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.lake.options import lake_write_options
-from flintmq.spark.pipelines.broker_options import batch_options, sink_options
 from flintmq.spark.pipelines.definition import CONSOLE, FLINTMQ, LAKE, Flow, Options, Pipeline
+from flintmq.spark.pipelines.flow_options import batch_options, sink_options
 from flintmq.spark.writing.options import write_options
 from flintmq.spark.writing.rows import RowEncoder
 
@@ -29,10 +29,10 @@ _METADATA: Final = "metadata"
 def write(writer: DataStreamWriter, pipeline: Pipeline, flow: Flow, checkpoint: str) -> StreamingQuery:
     """Starts the query."""
     options = [sink_options(pipeline, flow, number) for number in range(len(flow.sinks))]
-    outlets = [Outlet(sink.kind, given) for sink, given in zip(flow.sinks, options, strict=True)]
-    if len(outlets) > 1 or outlets[0].kind == CONSOLE:
-        return writer.foreachBatch(EachBatch(outlets, checkpoint)).start()
-    return writer.format(outlets[0].format).options(**outlets[0].options).start()
+    sinks = [ConfiguredSink(sink.kind, given) for sink, given in zip(flow.sinks, options, strict=True)]
+    if len(sinks) > 1 or sinks[0].kind == CONSOLE:
+        return writer.foreachBatch(BatchWriter(sinks, checkpoint)).start()
+    return writer.format(sinks[0].format).options(**sinks[0].options).start()
 
 
 def lakes_of(pipeline: Pipeline, flow: Flow) -> list[Path]:
@@ -52,7 +52,7 @@ def check_columns(pipeline: Pipeline, flow: Flow, schema: StructType) -> None:
 
 
 @dataclass(frozen=True)
-class Outlet:
+class ConfiguredSink:
     """A sink with all that its writer must be told."""
 
     kind: str
@@ -63,34 +63,34 @@ class Outlet:
         return LAKE_FORMAT if self.kind == LAKE else self.kind
 
 
-class EachBatch:
+class BatchWriter:
     """Writes a batch to each sink in turn. With Spark Connect, it travels to the server."""
 
-    def __init__(self, outlets: list[Outlet], checkpoint: str) -> None:
-        self._outlets = outlets
+    def __init__(self, sinks: list[ConfiguredSink], checkpoint: str) -> None:
+        self._sinks = sinks
         self._checkpoint = checkpoint
         self._query = ""
         # As PySpark asks of what it takes for a function.
-        self.__name__ = "EachBatch"
+        self.__name__ = "BatchWriter"
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        if len(self._outlets) > 1:
+        if len(self._sinks) > 1:
             # Read and computed once, whatever the number of sinks.
             frame.persist()
-            self._query = self._query or query_of(self._checkpoint, frame.sparkSession)
+            self._query = self._query or query_id(self._checkpoint, frame.sparkSession)
         try:
-            for outlet in self._outlets:
-                if outlet.kind == CONSOLE:
-                    _show(frame, batch, outlet.options)
+            for sink in self._sinks:
+                if sink.kind == CONSOLE:
+                    _show(frame, batch, sink.options)
                 else:
-                    options = batch_options(outlet.kind, outlet.options, self._query, batch)
-                    frame.write.format(outlet.format).options(**options).mode("append").save()
+                    options = batch_options(sink.kind, sink.options, self._query, batch)
+                    frame.write.format(sink.format).options(**options).mode("append").save()
         finally:
-            if len(self._outlets) > 1:
+            if len(self._sinks) > 1:
                 frame.unpersist()
 
 
-def query_of(checkpoint: str, spark: SparkSession) -> str:
+def query_id(checkpoint: str, spark: SparkSession) -> str:
     """The id of the query that has a checkpoint. Behind Spark Connect, nobody else tells whose a batch is."""
     said = spark.read.text(f"{checkpoint}/{_METADATA}").first()
     if said is None:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from flintmq.spark.pipelines.session import told_once
+from flintmq.spark.pipelines.session import py4j_silenced
 
 
 def test_what_the_gateway_logs(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> None:
@@ -14,7 +14,7 @@ def test_what_the_gateway_logs(caplog: pytest.LogCaptureFixture, capsys: pytest.
         for name in ("py4j.java_gateway", "other"):
             logging.getLogger(name).error("failed")
 
-    with told_once():
+    with py4j_silenced():
         log()
     assert [record.name for record in caplog.records] == ["other"]
     log()

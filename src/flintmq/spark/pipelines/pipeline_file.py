@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.pipelines.broker_options import check_broker, check_names, sink_options, source_options
 from flintmq.spark.pipelines.definition import (
     AVAILABLE_NOW,
     CONSOLE,
@@ -33,8 +32,9 @@ from flintmq.spark.pipelines.definition import (
     check_name,
     check_table_name,
 )
-from flintmq.spark.pipelines.python_files import load_python, load_transform
-from flintmq.spark.pipelines.yaml_reading import Node, read_yaml
+from flintmq.spark.pipelines.flow_options import check_broker, check_names, sink_options, source_options
+from flintmq.spark.pipelines.python_file import load_python, load_transform
+from flintmq.spark.pipelines.yaml_tree import Node, read_yaml
 
 AVAILABLE_NOW_TEXT: Final = "availableNow"
 T = TypeVar("T")

@@ -14,10 +14,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.pipelines.definition import Flow, Pipeline
-from flintmq.spark.pipelines.failure import cause, is_too_slow
 from flintmq.spark.pipelines.flow import frame_of, start
 from flintmq.spark.pipelines.progress import FlowProgress
 from flintmq.spark.pipelines.sinks import lakes_of
+from flintmq.spark.pipelines.spark_errors import cause, is_too_slow
 from flintmq.spark.pipelines.status import FlowStatus, PipelineStatus, State
 
 POLL_SECONDS: Final = 0.25
@@ -55,22 +55,22 @@ def run(pipeline: Pipeline, spark: SparkSession, stop: Stop, watch: Watch, maste
         pid=os.getpid(),
         started_ms=time.time_ns() // 1_000_000,
     )
-    running = _Running(pipeline, spark, status)
+    runner = _Runner(pipeline, spark, status)
     try:
         watch(status)
         if not stop.asked.is_set():
-            running.start()
-        while running.follow():
+            runner.start()
+        while runner.follow():
             watch(status)
             if stop.asked.wait(POLL_SECONDS):
                 status.state = State.STOPPING
                 watch(status)
-                running.wait_for_batches(stop.hurry)
+                runner.wait_for_batches(stop.hurry)
                 break
     except FlintError as error:
         status.state = State.FAILED
         status.error = str(error)
-        running.end()
+        runner.end()
         watch(status)
         raise
     except Exception as error:  # noqa: BLE001 - whatever a connection to a JVM that ended says
@@ -78,12 +78,12 @@ def run(pipeline: Pipeline, spark: SparkSession, stop: Stop, watch: Watch, maste
         if not stop.asked.is_set():
             status.state = State.FAILED
             status.error = f"Spark is gone: {cause(error)}"
-    running.end()
+    runner.end()
     watch(status)
     return status
 
 
-class _Running:
+class _Runner:
     def __init__(self, pipeline: Pipeline, spark: SparkSession, status: PipelineStatus) -> None:
         self._pipeline = pipeline
         self._spark = spark

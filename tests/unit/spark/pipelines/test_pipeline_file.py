@@ -6,8 +6,8 @@ import pytest
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.pipelines import Trigger
-from flintmq.spark.pipelines.broker_options import sink_options
-from flintmq.spark.pipelines.loading import load
+from flintmq.spark.pipelines.flow_options import sink_options
+from flintmq.spark.pipelines.pipeline_file import load
 
 GOOD = """\
 pipeline: carriers

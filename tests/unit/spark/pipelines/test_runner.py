@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.pipelines import running
+from flintmq.spark.pipelines import runner
 from flintmq.spark.pipelines.definition import Flow, Pipeline, Sink, Source
 from flintmq.spark.pipelines.progress import FlowProgress
-from flintmq.spark.pipelines.running import _Running
+from flintmq.spark.pipelines.runner import _Runner
 from flintmq.spark.pipelines.status import PipelineStatus, State
 
 PIPELINE = Pipeline("p", (Flow("f", Source("flintmq", {}), (Sink("console"),)),), "/tmp/state")
@@ -47,7 +47,7 @@ class Query:
 def test_what_ends_in_its_last_batch(error: Exception | None, state: State, text: str) -> None:
     """A flow that fails after it was told to stop has failed, and one that is done is done."""
     status = PipelineStatus(pipeline="p", state=State.STOPPING)
-    running = _Running(PIPELINE, cast(SparkSession, SimpleNamespace()), status)
+    running = _Runner(PIPELINE, cast(SparkSession, SimpleNamespace()), status)
     query = Query(error)
     progress = FlowProgress("f", cast(StreamingQuery, query))
     running._queries = [(cast(StreamingQuery, query), progress)]
@@ -107,11 +107,11 @@ def test_a_flow_that_found_no_process_is_started_once_more(
         started.append(queries[len(started)])
         return started[-1]
 
-    monkeypatch.setattr(running, "frame_of", lambda *_: None)
-    monkeypatch.setattr(running, "start", start)
-    monkeypatch.setattr(running, "lakes_of", lambda *_: ())
+    monkeypatch.setattr(runner, "frame_of", lambda *_: None)
+    monkeypatch.setattr(runner, "start", start)
+    monkeypatch.setattr(runner, "lakes_of", lambda *_: ())
     status = PipelineStatus(pipeline="p")
-    work = _Running(PIPELINE, cast(SparkSession, SimpleNamespace()), status)
+    work = _Runner(PIPELINE, cast(SparkSession, SimpleNamespace()), status)
     work.start()
     while work.follow():
         pass
@@ -131,8 +131,8 @@ def test_a_source_that_found_no_process_is_looked_at_once_more(
         for failure in left:
             raise ConfigurationError("the flow f") from failure
 
-    monkeypatch.setattr(running, "frame_of", frame_of)
-    work = _Running(PIPELINE, cast(SparkSession, SimpleNamespace()), PipelineStatus(pipeline="p"))
+    monkeypatch.setattr(runner, "frame_of", frame_of)
+    work = _Runner(PIPELINE, cast(SparkSession, SimpleNamespace()), PipelineStatus(pipeline="p"))
     if works:
         work._frame(PIPELINE.flows[0])
     else:

@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.spark.pipelines import Flow, Sink, Source
-from flintmq.spark.pipelines.failure import cause, line_of_sql
+from flintmq.spark.pipelines.spark_errors import cause, line_of_sql
 
 OURS = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted: Task 0 failed

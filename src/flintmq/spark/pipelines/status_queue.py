@@ -27,7 +27,7 @@ _LAST_WORD_SECONDS: Final = 5.0
 _BROWSE_SECONDS: Final = 0.5
 
 
-def broker_of(pipeline: Pipeline) -> Endpoint | None:
+def status_endpoint(pipeline: Pipeline) -> Endpoint | None:
     """The broker that is to hear of a pipeline: its own, or that of the first flow which has one."""
     places = [pipeline.broker]
     for flow in pipeline.flows:
@@ -69,7 +69,7 @@ def _heard(status: PipelineStatus, now_ms: int) -> PipelineStatus:
     return status
 
 
-class Board:
+class StatusPublisher:
     """Tells the broker, from a thread of its own: a pipeline neither waits for that nor ends by it.
 
     `failure` says why the broker was not told the last time, and is empty when it was.
@@ -81,7 +81,7 @@ class Board:
         self._latest: PipelineStatus | None = None
         self._changed = threading.Event()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="board", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="pipeline-status", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
