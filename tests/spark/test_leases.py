@@ -235,7 +235,7 @@ def test_no_name(capture: Capture, queues: Queues, queue: str) -> None:
     assert "the option consumerName is missing" in failure(capture.start(queue, now=True, consumerName=""))
 
 
-def test_a_look(spark: SparkSession, broker: BrokerProcess, queues: Queues, queue: str) -> None:
+def test_browse(spark: SparkSession, broker: BrokerProcess, queues: Queues, queue: str) -> None:
     """A batch shows what is on an ordinary queue, oldest first, and takes nothing."""
     read = spark.read.format("flintmq").options(url=broker.url, queue=queue, fetchBytes="1000")
     assert read.load().count() == 0
@@ -247,5 +247,5 @@ def test_a_look(spark: SparkSession, broker: BrokerProcess, queues: Queues, queu
         (queue, queue, None, False)
     }
     assert ready(queues, queue) == 700
-    with pytest.raises(Exception, match="is not a stream: a batch shows all that is on it"):
+    with pytest.raises(Exception, match="is not a stream: a batch reads all its messages"):
         read.option("startingOffsets", "5").load().collect()

@@ -71,7 +71,7 @@ def test_ranges(read: Read, queues: Queues) -> None:
     assert bodies(frame) == [b"%d" % number for number in range(13, 57)]
     assert read(queue, startingOffsets="57", endingOffsets="57").count() == 0
     assert read(queue, startingOffsets="latest").count() == 0
-    with pytest.raises(Exception, match="start at offset 57 of the stream .* and to end at 13, which is before it"):
+    with pytest.raises(Exception, match="start to offset 57 of the stream .* and the end to 13, which is before"):
         read(queue, startingOffsets="57", endingOffsets="13").collect()
 
 

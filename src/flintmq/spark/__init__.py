@@ -1,1 +1,1 @@
-"""Apache Spark reads FlintMQ's streams and publishes to its exchanges: format("flintmq")."""
+"""Connectors for Apache Spark: format("flintmq") for queues and exchanges, format("flintmq_lake") for Parquet files."""

@@ -1,8 +1,8 @@
 """Tables in Spark's catalog, `CREATE TABLE orders USING flintmq OPTIONS (...)`.
 
-Spark asks for a table's columns when it is made, and then keeps the columns and none of the options. So what a table is
-made with is kept with its first column, as metadata, for those who read it. Metadata goes with the rows, into files and
-into other tables: no password may be in it, and nobody who writes goes by it.
+When a table is created, Spark asks the data source for its columns. It stores the columns but not the options. The data
+source therefore stores the options as metadata of the first column, and a read finds them there. Spark copies metadata
+with the rows, into files and into other tables: it must not contain a password, and a write ignores it.
 """
 
 import json
@@ -13,48 +13,54 @@ from pyspark.sql.types import StructField, StructType
 
 from flintmq.base.errors import ConfigurationError
 
-# What Spark says of a table beside the options of its user, each of which it says once more, as `option.name`.
+# Spark adds these entries to the options of a table. It also repeats each option of the user as `option.name`.
 _SPARKS_OWN: Final = frozenset(
     {"provider", "owner", "location", "comment", "external", "is_managed_location", "collation"}
 )
-_AGAIN: Final = "option."
-_KEPT: Final = "flintmq.options"
+_REPEATED: Final = "option."
+_METADATA_KEY: Final = "flintmq.options"
 
 
 def is_table(options: Mapping[str, str]) -> bool:
-    """Whether they are those of a table in the catalog, and not of a query."""
+    """Whether Spark passed these options for a table in its catalog, and not for a query."""
     return "provider" in {name.lower() for name in options}
 
 
-def of_user(options: Mapping[str, str]) -> dict[str, str]:
-    """A table's options as its user gave them."""
-    said = {name.lower(): value for name, value in options.items()}
-    return {name: value for name, value in said.items() if name not in _SPARKS_OWN and not name.startswith(_AGAIN)}
+def user_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that the user gave in CREATE TABLE, with names in lower case."""
+    given = {name.lower(): value for name, value in options.items()}
+    return {name: value for name, value in given.items() if name not in _SPARKS_OWN and not name.startswith(_REPEATED)}
 
 
-def keeping(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """A table's columns with its options. Raises ConfigurationError for a password among them."""
+def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
+    """Store a table's options in the metadata of its first column. Raises ConfigurationError for the option url."""
     if "url" in options:
         raise ConfigurationError(
-            "a table keeps its options with its columns, which go wherever its rows go: say where the broker is with "
-            "the option urlEnv or urlFile, and not with a URL that has a password"
+            "a table stores its options with its columns, and Spark copies them with the rows: use the option urlEnv "
+            "or urlFile for the address of the broker, because the option url would store the password"
         )
     first, *others = schema.fields
-    kept = {**first.metadata, _KEPT: json.dumps(dict(options))}
-    return StructType([StructField(first.name, first.dataType, first.nullable, kept), *others])
+    metadata = {**first.metadata, _METADATA_KEY: json.dumps(dict(options))}
+    return StructType([StructField(first.name, first.dataType, first.nullable, metadata), *others])
 
 
-def reading(options: Mapping[str, str], schema: StructType, example: str) -> dict[str, str]:
-    """Those of a query, and those that its table keeps. Raises ConfigurationError where there are none."""
+def read_options(options: Mapping[str, str], schema: StructType, example: str) -> dict[str, str]:
+    """The options of the table that `schema` belongs to, overridden by those of the query; names in lower case.
+
+    `example` is a query with options, for the error. Raises ConfigurationError if there are no options at all.
+    """
     found: dict[str, str] = {}
     for field in schema.fields:
-        found |= json.loads(field.metadata.get(_KEPT, "{}"))
+        found |= json.loads(field.metadata.get(_METADATA_KEY, "{}"))
     _check_some(options or found, example)
     return {**found, **{name.lower(): value for name, value in options.items()}}
 
 
-def writing(options: Mapping[str, str], example: str) -> Mapping[str, str]:
-    """Those of a query. Raises ConfigurationError where there are none."""
+def write_options(options: Mapping[str, str], example: str) -> Mapping[str, str]:
+    """The options of the query, unchanged; `example` is a query with options, for the error.
+
+    Raises ConfigurationError if there are none.
+    """
     _check_some(options, example)
     return options
 
@@ -62,17 +68,17 @@ def writing(options: Mapping[str, str], example: str) -> Mapping[str, str]:
 def _check_some(options: Mapping[str, str], example: str) -> None:
     if not options:
         raise ConfigurationError(
-            "there are no options. Spark does not hand on the options of a table, but for reading from one that was "
-            f"made without columns: give them with the query, {example}, or make a CREATE TEMPORARY VIEW instead, "
-            "which has them all"
+            "there are no options. Spark passes the options of a table only to reads, and only if the table was "
+            f"created without columns: give them with the query, {example}, or use CREATE TEMPORARY VIEW, which keeps "
+            "all options"
         )
 
 
-def plain(schema: StructType) -> StructType:
-    """The columns without what was kept with them."""
-    return StructType([_plain(field) for field in schema.fields])
+def without_options(schema: StructType) -> StructType:
+    """The columns without the options that `with_options` stored."""
+    return StructType([_without_options(field) for field in schema.fields])
 
 
-def _plain(field: StructField) -> StructField:
-    metadata = {name: value for name, value in field.metadata.items() if name != _KEPT}
+def _without_options(field: StructField) -> StructField:
+    metadata = {name: value for name, value in field.metadata.items() if name != _METADATA_KEY}
     return StructField(field.name, field.dataType, field.nullable, metadata)

@@ -1,4 +1,4 @@
-"""A connection that outlives restarts of the broker: what a call needs again after one is made again."""
+"""A client that connects again, and repeats the interrupted call, after a restart of the broker."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import flintmq.client as fc
 from flintmq.base.errors import ConnectionForced, ConnectionLost
 from flintmq.spark.endpoint import Endpoint
 
-# How long a broker that was there may be away: a restart with a large journal to recover.
+# How long the client waits for a broker that it was connected to: a restart may have to recover a large journal.
 PATIENCE_SECONDS: Final = 60.0
 _RETRY_FIRST_SECONDS: Final = 0.1
 _RETRY_MOST_SECONDS: Final = 2.0
@@ -18,9 +18,11 @@ T = TypeVar("T")
 
 
 class ReconnectingClient:
-    """One channel on one connection, made when it is first used.
+    """One channel on one connection, both opened by the first call.
 
-    Whoever plans a query learns at once that the broker is not there; a task of a running one is `patient`.
+    A `patient` client, which tasks use, waits for a broker that it cannot reach. The driver, which plans queries, uses
+    one that is not: its first call fails at once. After one successful call every client is patient. With `confirms`,
+    the channel is in confirm mode.
     """
 
     def __init__(self, endpoint: Endpoint, confirms: bool, patient: bool) -> None:
@@ -39,6 +41,7 @@ class ReconnectingClient:
         self.close()
 
     def close(self) -> None:
+        """Close the connection. The next call opens another one."""
         connection = self._connection
         self._connection = None
         self._channel = None
@@ -46,8 +49,12 @@ class ReconnectingClient:
             connection.close()
 
     def call(self, operation: Callable[[fc.Channel], T]) -> T:
-        """The operation's result; it is repeated when the broker went away. Raises FlintError, what it raises too."""
-        # A minute from when the broker went away, however long the operation took until then.
+        """Call `operation` with the channel and return its result; repeat it on a new connection if the connection is
+        lost.
+
+        Raises FlintError if the broker stays away longer than PATIENCE_SECONDS, and whatever the operation raises.
+        """
+        # The time starts when the connection is lost, because the operation itself may take longer.
         deadline = 0.0
         pause = _RETRY_FIRST_SECONDS
         while True:
@@ -60,9 +67,9 @@ class ReconnectingClient:
                 self.close()
                 now = time.monotonic()
                 deadline = deadline or now + PATIENCE_SECONDS
-                # Any other close of a connection has a reason that stays: a wrong password, an unknown vhost.
-                for_good = isinstance(error, fc.ConnectionClosed) and error.code != ConnectionForced.code
-                if for_good or not self._patient or now + pause > deadline:
+                # Other closes have lasting reasons, such as a wrong password or an unknown vhost.
+                is_permanent = isinstance(error, fc.ConnectionClosed) and error.code != ConnectionForced.code
+                if is_permanent or not self._patient or now + pause > deadline:
                     raise
             else:
                 self._patient = True
@@ -71,7 +78,7 @@ class ReconnectingClient:
             pause = min(2 * pause, _RETRY_MOST_SECONDS)
 
     def has(self, capability: str) -> bool:
-        """Whether the broker says so of itself. Raises FlintError."""
+        """Whether the broker lists this capability in its server properties. Raises FlintError."""
         self.call(lambda _channel: None)
         assert self._connection is not None
         capabilities = self._connection.server_properties.get("capabilities")

@@ -1,4 +1,4 @@
-"""The columns of a message: what reading yields, and what writing understands. One table for both."""
+"""The columns of a message, in one table for the reader and the writer."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 
 from flintmq.base.errors import ConfigurationError
 
-# Where a message is and how it came: always there. `timestamp` is when the broker received it.
+# Position and address of a message. Every read yields them. `timestamp` is the time when the broker received it.
 MESSAGE: Final[dict[str, DataType]] = {
     "body": BinaryType(),
     "exchange": StringType(),
@@ -29,11 +29,12 @@ MESSAGE: Final[dict[str, DataType]] = {
     "timestamp": TimestampType(),
     "redelivered": BooleanType(),
 }
-# Which lease or which stream the offset belongs to: queue, generation and offset together identify a message. Only who
-# asks for it by name gets it, because tables that were begun without it keep their columns.
+# The number of the lease or stream that the offset belongs to: queue, generation and offset together identify a
+# message. A read yields it only if it is asked for by name, because tables that were created without it keep their
+# columns.
 GENERATION: Final = "generation"
 PLACE: Final[dict[str, DataType]] = {**MESSAGE, GENERATION: LongType()}
-# What its publisher said about it: null where it did not. `message_timestamp` is the publisher's clock.
+# The properties that the publisher set; null if it did not. `message_timestamp` is from the publisher's clock.
 PROPERTIES: Final[dict[str, DataType]] = {
     "content_type": StringType(),
     "content_encoding": StringType(),
@@ -61,22 +62,23 @@ READABLE: Final[dict[str, DataType]] = {**PLACE, **PROPERTIES, **HEADER_FORMS}
 
 
 def read_schema(names: Iterable[str]) -> StructType:
-    """Raises ConfigurationError for a name that no column has."""
+    """The schema of these columns, in this order. Raises ConfigurationError for an unknown name."""
     return StructType([StructField(name, _kind(name)) for name in names])
 
 
 def default_columns(include_properties: bool, include_headers: bool) -> tuple[str, ...]:
+    """The columns of a read that does not set the option columns."""
     return (*MESSAGE, *(PROPERTIES if include_properties else ()), *((HEADERS,) if include_headers else ()))
 
 
 def check_read_schema(schema: StructType) -> None:
-    """Raises ConfigurationError unless a user's own .schema(...) chooses among the columns that there are."""
+    """Raises ConfigurationError if a user's own .schema(...) has an unknown column, or a known one of another type."""
     for column in schema.fields:
         kind = _kind(column.name)
         if not is_same(column.dataType, kind):
             raise ConfigurationError(
                 f"the column {column.name} is {kind.simpleString()}, not {column.dataType.simpleString()}: cast it "
-                "behind the load()"
+                "after load()"
             )
 
 
@@ -88,11 +90,11 @@ def _kind(name: str) -> DataType:
 
 
 def is_same(one: DataType, other: DataType) -> bool:
-    """The same but for what may be null."""
+    """Whether two types are equal if nullability is ignored."""
     if isinstance(one, MapType) and isinstance(other, MapType):
         return is_same(one.keyType, other.keyType) and is_same(one.valueType, other.valueType)
     if isinstance(one, StructType) and isinstance(other, StructType):
         return one.names == other.names and all(
-            is_same(mine.dataType, its.dataType) for mine, its in zip(one, other, strict=True)
+            is_same(left.dataType, right.dataType) for left, right in zip(one, other, strict=True)
         )
     return one == other

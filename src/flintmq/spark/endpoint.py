@@ -1,4 +1,4 @@
-"""Where the broker is, said so that the password need not stand in a query's plan, and resolved where it is used."""
+"""The address of the broker. It can stay outside of a query's plan, which would show its password."""
 
 import os
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ CONNECT_SECONDS: Final = 10.0
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One of a URL, the name of an environment variable that holds it, and the path of a file that does."""
+    """A URL, or the name of an environment variable or the path of a file that holds it; the others are empty."""
 
     url: str = field(default="", repr=False)
     env: str = ""
@@ -21,17 +21,17 @@ class Endpoint:
 
     @property
     def described(self) -> str:
-        """By what the user gave it, never with what is in it."""
+        """The option that the user set, for errors; it never contains the URL."""
         if self.env:
             return f"the variable {self.env} (option urlEnv)"
         return f"the file {self.file} (option urlFile)" if self.file else "the option url"
 
     def connect(self) -> fc.Connection:
-        """Raises FlintError."""
+        """Connect to the broker. Raises FlintError."""
         return fc.connect(self.resolve(), timeout=CONNECT_SECONDS)
 
     def resolve(self) -> str:
-        """Raises ConfigurationError. The driver and every executor resolve for themselves."""
+        """The URL, as the driver or this executor finds it. Raises ConfigurationError if it cannot be read here."""
         if self.env:
             url = os.environ.get(self.env, "")
             if not url:
@@ -49,5 +49,7 @@ class Endpoint:
                     "driver and every executor need it"
                 ) from error
             except UnicodeDecodeError as error:
-                raise ConfigurationError(f"the file {self.file}, named by the option urlFile, is no text") from error
+                raise ConfigurationError(
+                    f"the file {self.file}, named by the option urlFile, is not UTF-8 text"
+                ) from error
         return self.url

@@ -1,4 +1,4 @@
-"""What a user is told when something fails: one error, which says what to do, and no stack of ours."""
+"""Errors for users: each is one line that says what to do, without a stack trace of this package."""
 
 import os
 from collections.abc import Iterator
@@ -9,22 +9,26 @@ import flintmq.client as fc
 from flintmq.base.errors import AccessRefused, ConnectionLost, FlintError, NotFound
 from flintmq.spark.endpoint import Endpoint
 
-# Spark shows the stack of what its Python workers raise, unless this is set; a worker that raised ends.
+# Spark shows the stack trace of an error in a Python worker unless this variable is set. The worker ends after the
+# error.
 _HIDE_STACK: Final = "SPARK_HIDE_TRACEBACK"
-_WORKERS_HAVE: Final = "PYTHON_WORKER_FACTORY_"
+_WORKER_VARIABLES: Final = "PYTHON_WORKER_FACTORY_"
 
 
 class QueryFailed(FlintError):
-    """The broker cannot be reached, or refuses what a query asks of it."""
+    """The broker cannot be reached, or it refuses a request of a query."""
 
 
 @contextmanager
 def user_errors(endpoint: Endpoint | None = None, queue: str = "") -> Iterator[None]:
-    """What fails within is told in the user's terms."""
+    """Raise errors of the block with advice for the user, and without their causes.
+
+    `endpoint` and `queue` are what the block uses: without an endpoint, errors are raised unchanged. Raises FlintError.
+    """
     try:
         yield
     except FlintError as error:
-        if any(name.startswith(_WORKERS_HAVE) for name in os.environ):
+        if any(name.startswith(_WORKER_VARIABLES) for name in os.environ):
             os.environ[_HIDE_STACK] = "1"
         raise (error if endpoint is None else _explained(error, endpoint, queue)) from None
 
@@ -41,13 +45,13 @@ def _advice(error: FlintError, endpoint: Endpoint) -> str:
     if isinstance(error, fc.LoginRefused):
         return f"check the user and the password in {endpoint.described}"
     if isinstance(error, (fc.ConnectFailed, ConnectionLost, fc.TimedOut)):
-        return f"is the broker running, and is {endpoint.described} its address, here and where the executors are?"
+        return f"is the broker running, and is {endpoint.described} its address, on the driver and on the executors?"
     if isinstance(error, fc.ConnectionClosed):
         return f"check {endpoint.described}"
     if isinstance(error, fc.ChannelClosed) and error.code == NotFound.code:
         return "declare it, or correct the name"
     if isinstance(error, fc.ChannelClosed) and error.code == AccessRefused.code:
         if "exclusive" in error.text:
-            return "another consumer has it to itself: end that one first"
-        return f"give the user in {endpoint.described} the permission, or choose another one"
+            return "an exclusive consumer has it: stop that consumer first"
+        return f"give the user in {endpoint.described} the permission, or use another user"
     return ""

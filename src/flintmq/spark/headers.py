@@ -1,12 +1,12 @@
-"""Headers in two forms: as text, which is easy to query, and with their types, from which they can be made again.
+"""Headers in two forms: as text, which is easy to query, and with types, which can be published again unchanged.
 
 A typed value is a pair of texts. Types: string; long; double; boolean (`true`, `false`); binary (base64); decimal;
 timestamp (seconds since 1970); null (no value); table and array, whose value is JSON with [type, value] in place of
-each value. The value of a table or an array within one is JSON too, not a text with JSON in it: each level would double
-its quotes and backslashes. Such texts, which earlier versions wrote, are read.
+each value. The value of a nested table or array is JSON too, and not a text that contains JSON: each level would double
+its quotes and backslashes. Earlier versions wrote such texts, and they can still be read.
 
-`encoded` is a table or array whose text would be too long: base64 of a field table of AMQP 0-9-1 that has it under an
-empty key.
+The type `encoded` is for a table or array whose JSON would be too long. Its value is the base64 of an AMQP 0-9-1 field
+table that contains the table or array under an empty key.
 """
 
 import json
@@ -23,16 +23,16 @@ from flintmq.base.limits import TABLE_DEPTH_MAX
 from flintmq.base.values import Timestamp
 from flintmq.wire.amqp091.tables import Table, decode_table, encode_table
 
-# Of one header: a frame of the usual size has no more, unless it is full of what is short in AMQP and long in JSON.
+# The longest JSON of one header. Only headers that are short in AMQP and long in JSON exceed it in a usual frame.
 TEXT_MAX_CHARACTERS: Final = 1024 * 1024
-# Of a value that is none, in an error.
-_SHOWN: Final = 200
+# An error quotes so much of a wrong value.
+_QUOTED_CHARACTERS: Final = 200
 
 Typed = tuple[str, str | None]
 
 
 def text(value: object) -> str:
-    """A header's value as text: nested ones as JSON."""
+    """A header's value as text; tables and arrays as JSON."""
     if isinstance(value, str):
         return value
     plain = _plain(value)
@@ -40,7 +40,7 @@ def text(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """What JSON has no type for, as the nearest that it has."""
+    """The nearest value that JSON can represent."""
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     if isinstance(value, Timestamp):
@@ -51,7 +51,7 @@ def _plain(value: object) -> object:
 
 
 def typed(value: object) -> Typed:
-    """A header's value, or one within it, as its type and its text."""
+    """The type and the text of a header's value, or of a value in a table or array."""
     if isinstance(value, str):
         return "string", value
     if isinstance(value, bool):
@@ -68,8 +68,8 @@ def typed(value: object) -> Typed:
         return "timestamp", str(value.seconds)
     if isinstance(value, (dict, list)):
         kind, nested = _nested(value)
-        said = json.dumps(nested, ensure_ascii=False)
-        return (kind, said) if len(said) <= TEXT_MAX_CHARACTERS else ("encoded", _encoded(value))
+        encoded = json.dumps(nested, ensure_ascii=False)
+        return (kind, encoded) if len(encoded) <= TEXT_MAX_CHARACTERS else ("encoded", _encoded(value))
     return "decimal", str(value)
 
 
@@ -88,7 +88,7 @@ def _encoded(value: object) -> str:
 
 
 def table_of(entries: Iterable[tuple[str, Mapping[str, str | None] | None]]) -> Table:
-    """Headers from a column `headers_typed`, as Arrow gives it. Raises FlintError for what is no such value."""
+    """The headers in a value of the column `headers_typed`, as Arrow yields it. Raises FlintError for a wrong value."""
     return {key: _untyped(key, value) for key, value in entries}
 
 
@@ -101,32 +101,32 @@ def _untyped(key: str, value: Mapping[str, str | None] | None) -> object:
 
 
 def untyped(kind: object, value: object) -> object:
-    """The value that `typed` made a pair of. Raises FlintError."""
+    """The inverse of `typed`: the value of a type and a text. Raises FlintError for a wrong type or text."""
     return _value(kind, value, 1)
 
 
 def _value(kind: object, value: object, depth: int) -> object:
-    """`depth` says within how many tables and arrays the value would be, with itself. Raises FlintError."""
+    """`depth` counts the tables and arrays that contain the value, plus itself if it is one. Raises FlintError."""
     if kind == "null":
         return None
     if depth > TABLE_DEPTH_MAX:
-        raise FlintError(f"a header has more than {TABLE_DEPTH_MAX} tables and arrays within each other")
+        raise FlintError(f"a header nests more than {TABLE_DEPTH_MAX} tables and arrays")
     try:
         if kind in ("table", "array"):
             return _container(kind, json.loads(value) if isinstance(value, str) else value, depth)
         read = _READERS.get(kind) if isinstance(kind, str) else None
         if read is None:
             known = ", ".join([*_READERS, "table", "array"])
-            raise FlintError(f"a header has the type {kind!r}: there are {known} and null")
+            raise FlintError(f"a header has the unknown type {kind!r}: use {known} or null")
         if isinstance(value, str):
             return read(value)
     except (ValueError, InvalidOperation, NoBase64, TypeError, RecursionError, SyntaxFault):
         pass
-    raise FlintError(f"a header of type {kind} cannot be {_cut(value)}")
+    raise FlintError(f"a header of type {kind} cannot be {_quoted(value)}")
 
 
 def _container(kind: object, found: object, depth: int) -> object:
-    """Raises TypeError or ValueError for what is none."""
+    """A table or array from its parsed JSON. Raises TypeError or ValueError if it is neither."""
     if kind == "table" and isinstance(found, dict):
         return {key: _value(inner, value, depth + 1) for key, (inner, value) in found.items()}
     if kind == "array" and isinstance(found, list):
@@ -134,9 +134,9 @@ def _container(kind: object, found: object, depth: int) -> object:
     raise TypeError(kind)
 
 
-def _cut(value: object) -> str:
-    said = repr(value)
-    return said if len(said) <= _SHOWN else f"{said[:_SHOWN]} ..."
+def _quoted(value: object) -> str:
+    quoted = repr(value)
+    return quoted if len(quoted) <= _QUOTED_CHARACTERS else f"{quoted[:_QUOTED_CHARACTERS]} ..."
 
 
 def _boolean(value: str) -> bool:

@@ -1,23 +1,25 @@
-"""What tasks on executors do with memory: chunks and batches of some MiB come and go all the time."""
+"""Settings of the C library's malloc for tasks on executors, which allocate and free blocks of some MiB constantly."""
 
 import ctypes
 from contextlib import suppress
 from typing import Final
 
-# glibc's malloc.h.
+# Numbers of options, from glibc's malloc.h.
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
-# Of freed memory, so much stays with the process.
+# The process keeps so much freed memory at the end of its heap.
 _KEPT_BYTES: Final = 64 * 1024 * 1024
-# What is larger has pages of its own, which go back; glibc takes no higher number.
-_OWN_PAGES_BYTES: Final = 32 * 1024 * 1024
+# Larger blocks have their own pages, which are returned when they are freed. glibc accepts no higher number.
+_MMAP_BYTES: Final = 32 * 1024 * 1024
 
 
 def keep_freed_memory() -> None:
-    """Have malloc keep what is freed. Given back, it comes again a page at a time, which costs a task more than a tenth
-    of its time. Other C libraries than glibc do as they like.
+    """Tell malloc to keep freed memory instead of returning it to the system.
+
+    The system would give returned memory back page by page, which costs a task more than a tenth of its time. Other C
+    libraries than glibc ignore the setting.
     """
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_MMAP_THRESHOLD, _OWN_PAGES_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)

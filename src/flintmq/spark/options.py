@@ -1,7 +1,7 @@
-"""What a user may set on format("flintmq"): names, values, and one clear error for everything else.
+"""Options of format("flintmq"): their names, the conversion of their values, and one error for everything else.
 
-Names follow Spark's Kafka source where it has the thing. Spark makes them case-insensitive: keys come in lower case.
-What reading and writing make of them stands in reading/options.py and writing/options.py.
+Names follow Spark's Kafka source where it has the same option. They are case-insensitive: Spark passes them in lower
+case. See reading/options.py and writing/options.py for the values.
 """
 
 import json
@@ -65,7 +65,7 @@ NAMES: Final = {
     "batchOwner": WRITING,
 }
 _CANONICAL: Final = {name.lower(): name for name in NAMES}
-# What other connectors call these things.
+# Names of other connectors for these options.
 _ELSEWHERE: Final = {
     "kafka.bootstrap.servers": "url",
     "host": "url",
@@ -93,11 +93,12 @@ _ELSEWHERE: Final = {
     "txnappid": "transactionalId",
     "txnversion": "batchId",
 }
-# Spark hands these on from writeStream to the sink.
+# Spark passes these options of writeStream on to the sink.
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 
 
 def endpoint(o: "Given") -> Endpoint:
+    """The address of the broker. Raises ConfigurationError unless exactly one option gives it."""
     url, env, file = o.text("url") or "", o.text("urlEnv") or "", o.text("urlFile") or ""
     if sum(map(bool, (url, env, file))) != 1:
         raise ConfigurationError(
@@ -108,7 +109,10 @@ def endpoint(o: "Given") -> Endpoint:
 
 
 class Given:
-    """The options as they came, checked by name; values are converted as they are asked for."""
+    """The options of a user.
+
+    Names are checked at once, values when they are asked for; both raise ConfigurationError.
+    """
 
     def __init__(self, given: Mapping[str, str], uses: frozenset[Use]) -> None:
         self._values = {name.lower(): value for name, value in given.items()}
@@ -160,11 +164,11 @@ class Given:
         return value.lower()
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Several, separated by commas; or a JSON list, for names that have commas."""
+        """Names that are separated by commas, or in a JSON list, which allows commas in names."""
         value = (self.text(name) or "").strip()
         listed = json.loads(value) if value.startswith("[") and _is_json(value) else value.split(",")
         if not all(isinstance(one, str) for one in listed):
-            raise ConfigurationError(f"the option {name} is {value!r}: a list of names has names only")
+            raise ConfigurationError(f"the option {name} is {value!r}: all elements of the list must be strings")
         found = tuple(one.strip() for one in listed if one.strip())
         for one in found:
             if found.count(one) > 1:
@@ -172,7 +176,7 @@ class Given:
         return found
 
     def duration_ms(self, name: str) -> int:
-        """0 when it is not given."""
+        """A time in milliseconds; 0 if the option is not set."""
         value = self.text(name)
         if value is None:
             return 0
@@ -183,10 +187,10 @@ class Given:
 
 
 def check_progress_tracking(name: str) -> None:
-    """Raises ConfigurationError for an option of Spark's by which no sink of ours is exactly once."""
+    """Raises ConfigurationError for an option of Spark that breaks exactly once."""
     if name.lower().startswith("asyncprogresstracking"):
         raise ConfigurationError(
-            f"the option {name} is not supported: Spark's checkpoint falls behind what is done then, and does it again"
+            f"the option {name} is not supported: with it, Spark's checkpoint falls behind, and batches are repeated"
         )
 
 

@@ -1,4 +1,4 @@
-"""format("flintmq"): what Spark calls to read queues, or to publish to an exchange."""
+"""The data source behind format("flintmq"): Spark calls it to read queues and to publish to an exchange."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.catalog import is_table, keeping, of_user, plain, reading, writing
+from flintmq.spark import catalog
 from flintmq.spark.columns import check_read_schema, read_schema
 from flintmq.spark.errors import user_errors
 from flintmq.spark.reading.options import batch_read_options, read_options, stream_read_options
@@ -19,7 +19,11 @@ _INSERT: Final = "INSERT INTO t WITH (`urlEnv` = '...', `exchange` = '...') SELE
 
 
 class FlintMQDataSource(DataSource):
-    """Found by name, through the package pyspark_flintmq; or `spark.dataSource.register(FlintMQDataSource)`."""
+    """Reads queues and publishes to exchanges.
+
+    Spark finds it by its name, through the package pyspark_flintmq, or by
+    `spark.dataSource.register(FlintMQDataSource)`. All methods raise ConfigurationError for wrong options or columns.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -27,30 +31,38 @@ class FlintMQDataSource(DataSource):
 
     def schema(self) -> StructType:
         with user_errors():
-            options = of_user(self.options) if is_table(self.options) else self.options
+            is_table = catalog.is_table(self.options)
+            options = catalog.user_options(self.options) if is_table else self.options
             schema = read_schema(read_options(options).columns)
-            return keeping(schema, options) if is_table(self.options) else schema
+            return catalog.with_options(schema, options) if is_table else schema
 
     def reader(self, schema: StructType) -> BatchReader:
         with user_errors():
             check_read_schema(schema)
-            return BatchReader(batch_read_options(reading(self.options, schema, _SELECT)), plain(schema))
+            return BatchReader(
+                batch_read_options(catalog.read_options(self.options, schema, _SELECT)), catalog.without_options(schema)
+            )
 
     def streamReader(self, schema: StructType) -> StreamReader:
         with user_errors():
             check_read_schema(schema)
-            return StreamReader(stream_read_options(reading(self.options, schema, _SELECT)), plain(schema))
+            return StreamReader(
+                stream_read_options(catalog.read_options(self.options, schema, _SELECT)),
+                catalog.without_options(schema),
+            )
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         with user_errors():
             if overwrite:
-                raise ConfigurationError('messages that were published cannot be overwritten: use mode("append")')
-            return BatchWriter(write_options(writing(self.options, _INSERT)), schema)
+                raise ConfigurationError('published messages cannot be overwritten: use mode("append")')
+            return BatchWriter(write_options(catalog.write_options(self.options, _INSERT)), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        """With the output mode complete, every micro-batch publishes the whole result again."""
+        """Accept all output modes: with the mode complete, every micro-batch publishes the whole result again."""
         with user_errors():
-            options = write_options(writing(self.options, _INSERT))
+            options = write_options(catalog.write_options(self.options, _INSERT))
             if options.batch_id is not None:
-                raise ConfigurationError("the option batchId is for batches: a query that goes on numbers its own")
+                raise ConfigurationError(
+                    "the option batchId is for batch writes: a streaming query numbers its own batches"
+                )
             return StreamWriter(options, schema)

@@ -49,7 +49,7 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> None:
             Endpoint(url="x"),
             "404 no queue 'orders': declare it, or correct",
         ),
-        (fc.ChannelClosed(403, "queue 'orders' in exclusive use"), URL, "another consumer has it to itself"),
+        (fc.ChannelClosed(403, "queue 'orders' in exclusive use"), URL, "an exclusive consumer has it"),
         (
             fc.ChannelClosed(403, "refused"),
             Endpoint(url="x"),

@@ -1,4 +1,4 @@
-"""format("flintmq_lake"): what Spark calls to write a lake, and to read one."""
+"""The data source behind format("flintmq_lake"): Spark calls it to write a lake and to read one."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.catalog import is_table, keeping, of_user, plain, reading, writing
+from flintmq.spark import catalog
 from flintmq.spark.errors import user_errors
 from flintmq.spark.lake.options import lake_read_options, lake_write_options
 from flintmq.spark.lake.reader import LakeBatchReader, LakeStreamReader, check_columns, lake_table
@@ -17,7 +17,11 @@ _INSERT: Final = "INSERT INTO t WITH (`path` = '...') SELECT ..."
 
 
 class LakeDataSource(DataSource):
-    """Found by name, through the package pyspark_flintmq_lake; or `spark.dataSource.register(LakeDataSource)`."""
+    """Reads and writes lakes.
+
+    Spark finds it by its name, through the package pyspark_flintmq_lake, or by
+    `spark.dataSource.register(LakeDataSource)`. All methods raise ConfigurationError for wrong options or columns.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -25,34 +29,36 @@ class LakeDataSource(DataSource):
 
     def schema(self) -> StructType:
         with user_errors():
-            options = of_user(self.options) if is_table(self.options) else self.options
+            is_table = catalog.is_table(self.options)
+            options = catalog.user_options(self.options) if is_table else self.options
             schema = lake_table(lake_read_options(options).place).schema()
-            return keeping(schema, options) if is_table(self.options) else schema
+            return catalog.with_options(schema, options) if is_table else schema
 
     def reader(self, schema: StructType) -> LakeBatchReader:
         with user_errors():
-            options = lake_read_options(reading(self.options, schema, _SELECT))
+            options = lake_read_options(catalog.read_options(self.options, schema, _SELECT))
             check_columns(schema, options.place)
-            return LakeBatchReader(options, plain(schema))
+            return LakeBatchReader(options, catalog.without_options(schema))
 
     def streamReader(self, schema: StructType) -> LakeStreamReader:
         with user_errors():
-            options = lake_read_options(reading(self.options, schema, _SELECT))
+            options = lake_read_options(catalog.read_options(self.options, schema, _SELECT))
             check_columns(schema, options.place)
-            return LakeStreamReader(options, plain(schema))
+            return LakeStreamReader(options, catalog.without_options(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> LakeBatchWriter:
         with user_errors():
             if overwrite:
-                raise ConfigurationError('a lake is added to, and not overwritten: use mode("append"), or another path')
-            return LakeBatchWriter(lake_write_options(writing(self.options, _INSERT)), schema)
+                raise ConfigurationError('a lake cannot be overwritten: use mode("append"), or another path')
+            return LakeBatchWriter(lake_write_options(catalog.write_options(self.options, _INSERT)), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> LakeStreamWriter:
-        """With the output mode complete, every micro-batch adds the whole result again."""
+        """Accept all output modes: with the mode complete, every micro-batch adds the whole result again."""
         with user_errors():
-            options = lake_write_options(writing(self.options, _INSERT))
+            options = lake_write_options(catalog.write_options(self.options, _INSERT))
             if options.transactional_id:
                 raise ConfigurationError(
-                    "the options transactionalId and batchId are for batches: a query that goes on numbers its own"
+                    "the options transactionalId and batchId are for batch writes: a streaming query numbers its own "
+                    "batches"
                 )
             return LakeStreamWriter(options, schema)

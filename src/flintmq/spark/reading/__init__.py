@@ -1,1 +1,1 @@
-"""Reading: queues and streams as data frames, in batches and micro-batches."""
+"""The reader of format("flintmq"): queues and streams as data frames, in batches and micro-batches."""

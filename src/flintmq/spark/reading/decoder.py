@@ -1,7 +1,8 @@
-"""A chunk of stream records to one Arrow record batch, a column at a time.
+"""Decode a chunk of records into one Arrow record batch, column by column.
 
-The chunk itself serves as the values of a binary array whose elements are everything in it, in order: exchange,
-length, routing key, length, properties, length, body, and the next record's head. A column is every eighth element.
+The bytes of the chunk are the values of one Arrow binary array. Its elements are all parts of the chunk, in order:
+exchange, length, routing key, length, properties, length, body, and the next record's head. A column is every eighth
+element.
 """
 
 from collections.abc import Callable
@@ -20,19 +21,20 @@ from flintmq.wire.amqp091.chunk import REDELIVERED
 from flintmq.wire.amqp091.chunk_index import BOUNDS, ChunkIndex, index_chunk
 from flintmq.wire.amqp091.properties import Properties, decode_properties
 
-# The elements of a record that are columns; see ChunkIndex.
+# Places of the elements of a record that become columns; see ChunkIndex.
 _EXCHANGE: Final = 0
 _ROUTING_KEY: Final = 2
 _PROPERTIES: Final = 4
 _BODY: Final = 6
-# What fits 64 bits when counted in microseconds. No clock says more; a publisher may.
+# The largest time whose microseconds fit into 64 bits. A publisher may set a larger one.
 _SECONDS_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF // 1_000_000
 
 
 class ChunkDecoder:
-    """Makes record batches of exactly `schema`, whose columns are some or all of those in columns.py.
+    """Decodes chunks of one queue into record batches with the columns of `schema`, each of which is in columns.py.
 
-    `generation` is 0 where offsets are of no lease and no stream.
+    `partition` is the queue's place in the option queue. `generation` is the number of the lease or stream, 0 if it is
+    not known. With `knows_times` False, the column timestamp is null.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class ChunkDecoder:
         self._needs_properties = any(name in PROPERTIES or name in HEADER_FORMS for name in self._schema.names)
 
     def decode(self, data: bytes) -> pa.RecordBatch:
-        """All records of a chunk. Raises SyntaxFault."""
+        """A record batch with all records of a chunk. Raises SyntaxFault for a malformed chunk."""
         fields = _Fields(data, index_chunk(data), self._needs_properties)
         columns = [self._column(fields, column) for column in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -76,6 +78,8 @@ class ChunkDecoder:
 
 
 class _Fields:
+    """Arrow arrays of the elements and properties of one chunk."""
+
     def __init__(self, data: bytes, index: ChunkIndex, needs_properties: bool) -> None:
         self.index = index
         self.count = index.count
@@ -84,13 +88,13 @@ class _Fields:
         self._elements = pa.Array.from_buffers(pa.binary(), elements, buffers)
         self._properties: list[Properties] = []
         if needs_properties:
-            # Most publishers say the same of all messages: what is distinct is decoded once.
+            # Most publishers set equal properties on all messages: each distinct value is decoded once.
             encoded = self.element(_PROPERTIES).dictionary_encode()
             self._properties = [_decoded(value) for value in encoded.dictionary.to_pylist()]
             self._which_properties = encoded.indices
 
     def element(self, place: int) -> pa.Array:
-        """One element of each record, copied side by side."""
+        """The element at this place of each record, copied into one array."""
         return self._elements.take(pa.array(np.arange(place, BOUNDS * self.count, BOUNDS)))
 
     def numbers(self, values: bytes, type: pa.DataType) -> pa.Array:
@@ -105,7 +109,7 @@ def _decoded(encoded: bytes) -> Properties:
     try:
         return decode_properties(encoded)
     except SyntaxFault:
-        # The broker looks at no more of them than it needs. One broken message must not stop a query for good.
+        # The broker does not check all properties. One malformed message must not stop a query forever.
         return Properties()
 
 
@@ -127,7 +131,7 @@ def _typed_headers(properties: Properties) -> list[tuple[str, dict[str, str | No
     return [(key, {"type": kind, "value": value}) for key, (kind, value) in pairs]
 
 
-# Columns that are not the property of their name, as it is.
+# Columns whose values differ from the property of the same name.
 _VALUE_OF: Final[dict[str, Callable[[Properties], object]]] = {
     HEADERS: _headers,
     HEADERS_TYPED: _typed_headers,

@@ -1,8 +1,9 @@
-"""An ordinary queue read like a stream: the broker leases its messages under the name of the query's consumer.
+"""A leased queue: an ordinary queue that is read like a stream.
 
-What is leased gets positions, which only grow: a micro-batch is a range of them, fetched as often as it takes, by
-any number of tasks. It is settled when Spark asks for the batch after it, and so has it for good. Spark's log may lack
-what was leased last: a driver that died between the two finds it again, as the next batch.
+The broker leases the messages under the option consumerName and numbers them with increasing positions. A micro-batch
+is a range of positions, which any number of tasks can fetch any number of times. It is settled when Spark asks for the
+next batch, because Spark has committed it by then. A driver that died after it leased messages, and before Spark wrote
+them to its log, finds them again as the next batch.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,43 +19,46 @@ from flintmq.spark.reading.options import EARLIEST, ReadOptions
 from flintmq.spark.reading.prefetcher import Prefetcher
 from flintmq.spark.reading.queue_source import BatchUnread, DataLost, QueueSource
 
-# Of what is leased the broker keeps track message by message, and it is everybody's broker.
+# The most messages of a micro-batch, because the broker tracks each leased message in memory.
 BATCH_MAX_MESSAGES: Final = 1_000_000
 
-# Of a broker that can tell how far a lease was fetched.
+# The capability of brokers that report how far a lease was fetched.
 _CAPABILITY: Final = "flintmq.lease.query"
-# What of an epoch tells it from others of the same lease.
+# The low bits of an epoch, which count the owners of one lease; the other bits are the number of the lease.
 _EPOCHS_BITS: Final = 32
 
 T = TypeVar("T")
 
 
 class Lease(QueueSource):
+    """The lease of one query on one queue."""
+
     def __init__(self, client: ReconnectingClient, options: ReadOptions, queue: str) -> None:
         self._client = client
         self._queue = queue
         self._name = options.consumer_name
         self._options = options
-        # Of the lease this query has; 0 before it was opened.
+        # The epoch that the broker gave this query; 0 before the lease was opened.
         self._epoch = 0
         self._renewal: LeaseRenewal | None = None
-        # Up to here, what Spark has committed was read by its tasks.
+        # Tasks have read all committed messages before this position.
         self._read_up_to = -1
         self._check_options()
 
     def _check_options(self) -> None:
         if not self._name:
             raise ConfigurationError(
-                f"the option consumerName is missing: '{self._queue}' is not a stream, and what the query has read of "
-                "it is kept under a name of your choice, the same after every restart and another for every query"
+                f"the option consumerName is missing: '{self._queue}' is not a stream. The broker keeps the progress "
+                "of the query under this name: choose one that stays the same after a restart, and use it for no other "
+                "query"
             )
         if self._options.starting.get(self._queue, EARLIEST) != EARLIEST:
             raise ConfigurationError(
-                f"'{self._queue}' is not a stream: it is read from its oldest message on, so that the options "
-                "startingOffsets and startingOffsetsByTimestamp cannot choose another start"
+                f"'{self._queue}' is not a stream: it is always read from its oldest message on. Remove the options "
+                "startingOffsets and startingOffsetsByTimestamp"
             )
 
-    # -- going on -------------------------------------------------------------------------------------------------
+    # -- progress --------------------------------------------------------------------------------------------------
 
     def start(self) -> int:
         return self._info().first
@@ -70,8 +74,9 @@ class Lease(QueueSource):
             self._renewal.close()
 
     def begin(self, offset: int, number: int) -> int:
-        """What others had leased under the name goes back: their places are not for this query to go on with, and
-        theirs is another lease from now on, so that both do not read by turns.
+        """Release what an earlier query leased under this name, and begin a lease with another number.
+
+        The earlier query then fails, instead of reading alternately with this one.
         """
         if self._info().next == 0:
             return 0
@@ -91,8 +96,10 @@ class Lease(QueueSource):
         return start, min(end, max(start, now.next))
 
     def check_read(self, number: int, start: int, end: int) -> None:
-        """Spark commits a batch also where its sink knows the batch's number, and takes it for one that it has: its own
-        sinks of files do, in a directory that a query with another checkpoint has written to. No task reads then.
+        """Check that tasks have read a committed batch. Raises BatchUnread.
+
+        Spark commits a batch without reading it if the sink skips the batch's number. Spark's file sinks do that in a
+        directory to which a query with another checkpoint has written.
         """
         if start == end or end <= self._read_up_to or self._options.settle_unread or number != self.lease:
             return
@@ -101,9 +108,9 @@ class Lease(QueueSource):
             if now.first < end and now.fetched <= start:
                 raise BatchUnread(
                     f"Spark has committed a batch of {end - start} messages of queue '{self._queue}' that none of its "
-                    "tasks has read: the sink has a batch of that number already, of a query with another checkpoint, "
-                    "and left this one out; or a function of foreachBatch did not use its rows. The messages are still "
-                    "leased. Start with a new checkpoint location and, where the sink is a directory of files, with a "
+                    "tasks has read: the sink already has a batch of that number from a query with another checkpoint, "
+                    "and skipped this one; or a function of foreachBatch did not use its rows. The messages are still "
+                    "leased. Start with a new checkpoint location and, if the sink is a directory of files, with a "
                     "new directory. If batches need not be read, set the option settleUnread to true"
                 )
         self._read_up_to = end
@@ -120,10 +127,10 @@ class Lease(QueueSource):
         return offset
 
     def _begin_again(self, offset: int, number: int) -> int:
-        """Where to begin again, as far as it is allowed to lose messages.
+        """The first position of a query that may lose messages.
 
-        Where the broker's data are older than the checkpoint (a backup), the lease would give out positions a second
-        time that the checkpoint has had already: so they are those of another lease.
+        If the broker's data is older than the checkpoint (a restored backup), the lease would assign positions that the
+        checkpoint has already used. The lease is then released, and the positions belong to another lease.
         """
         now = self._open()
         if number == self.lease and offset > now.next:
@@ -132,7 +139,7 @@ class Lease(QueueSource):
         return now.first
 
     def _settle(self, first: int, offset: int) -> None:
-        """In steps, each for good, so that the broker's other clients have their turn between them."""
+        """Settle positions before `offset` in several calls, so that the broker serves other clients between them."""
         while first < offset:
             first = min(first + LEASE_EXTEND_MAX_MESSAGES, offset)
             self._settle_before(first)
@@ -145,18 +152,18 @@ class Lease(QueueSource):
             raise self._lost(
                 offset,
                 "was released, a query with a new checkpoint has begun with this name, or the queue was deleted and "
-                "made anew",
+                "declared again",
             )
         if offset < now.first:
             raise self._lost(
-                offset, f"is at position {now.first} already: another query went on with it, or leaseTimeout passed"
+                offset, f"is already at position {now.first}: another query continued it, or leaseTimeout passed"
             )
 
     def _lost(self, offset: int, why: str) -> DataLost:
         return DataLost(
-            f"position {offset} of queue '{self._queue}', where this query goes on, is not leased under the "
-            f"consumerName '{self._name}' any more: the lease {why}. Start with a new checkpoint location, or set the "
-            "option failOnDataLoss to false to go on with what is there"
+            f"position {offset} of queue '{self._queue}', where this query continues, is no longer leased under the "
+            f"consumerName '{self._name}': the lease {why}. Start with a new checkpoint location, or set the "
+            "option failOnDataLoss to false to continue with the messages that exist"
         )
 
     def end(self) -> int:
@@ -176,7 +183,7 @@ class Lease(QueueSource):
         return min(lease.next, wanted)
 
     def _open(self) -> fc.LeaseInfo:
-        """From now on this query is the one that reads under its name."""
+        """Open the lease: from now on, calls of other queries with the same name are refused."""
         timeout_ms = self._options.lease_timeout_ms
         lease = self._client.call(lambda channel: channel.lease_open(self._queue, self._name, 0, timeout_ms))
         self._epoch = lease.epoch
@@ -186,6 +193,7 @@ class Lease(QueueSource):
         return lease
 
     def _info(self) -> fc.LeaseInfo:
+        """The state of the lease, which is opened first if necessary."""
         if not self._epoch:
             self._open()
         return self._extend(0, 0)
@@ -200,32 +208,32 @@ class Lease(QueueSource):
             if error.code == NotFound.code and "lease" in error.text:
                 raise DataLost(
                     f"the lease of queue '{self._queue}' under the consumerName '{self._name}' was released while this "
-                    "query was reading by it: start it again with a new checkpoint location, to go on with what is on "
-                    "the queue"
+                    "query was using it: start the query again with a new checkpoint location to continue with the "
+                    "messages that are on the queue"
                 ) from None
             if error.code != PreconditionFailed.code:
                 raise
             if "taken over" in error.text:
                 raise QueryFailed(
                     f"another query has begun to read queue '{self._queue}' with the consumerName '{self._name}', and "
-                    "this one ends: a consumerName is for one query, so give each its own. (A query that reads a queue "
-                    "twice, in a join with itself or a union, is two readers, too: load it once, or give each load its "
+                    "this one ends: a consumerName is for one query, so give each its own. (A query that loads a queue "
+                    "twice, for a self-join or a union, has two readers: load the queue once, or give each load its "
                     "own consumerName)"
                 ) from None
             if "timed out" in error.text:
                 raise DataLost(
-                    f"what this query had leased of queue '{self._queue}' has gone back to it, because nobody called "
-                    "for as long as the option leaseTimeout says: choose a longer one, and start with a new checkpoint "
-                    "location, or set the option failOnDataLoss to false to go on with what is there"
+                    f"the messages that this query had leased were returned to queue '{self._queue}', because the "
+                    "lease was not used for the time of the option leaseTimeout: set a longer one, and start with a "
+                    "new checkpoint location, or set failOnDataLoss to false to continue with the messages that exist"
                 ) from None
             raise
 
     # -- messages -------------------------------------------------------------------------------------------------
 
     def chunks(self, start: int, end: int) -> Iterator[bytes]:
-        """The messages of a range of positions, as chunks (see wire/amqp091/chunk.py). Raises FlintError.
+        """The messages from position `start` up to, not including, `end`, as chunks (see wire/amqp091/chunk.py).
 
-        There may be fewer: transient messages end with the broker that has them.
+        Transient messages are missing after a restart of the broker. Raises FlintError.
         """
         size = self._options.fetch_bytes
         name = self._name
@@ -236,12 +244,12 @@ class Lease(QueueSource):
         while offset < end:
             chunk = prefetcher.chunk(offset)
             if chunk is None:
-                raise self._lost(offset, "has not come as far")
+                raise self._lost(offset, "has not reached this position")
             offset = chunk.next_offset
             if chunk.record_count:
                 yield chunk.data
 
 
 def lease_of(epoch: int) -> int:
-    """Which lease an epoch belongs to: one that has the name of another has another number."""
+    """The number of the lease that an epoch belongs to. A later lease of the same name has another number."""
     return epoch >> _EPOCHS_BITS

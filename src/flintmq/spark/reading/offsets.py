@@ -1,10 +1,11 @@
-"""Places in queues as Spark keeps them in its checkpoint, and how ranges of offsets become partitions.
+"""Offsets as Spark keeps them in its checkpoint, and the division of ranges of offsets into partitions.
 
-A place is {"offsets": {queue: the next message to read}}; where a micro-batch ends, also "since": where it began.
-Spark's log has the end of the first micro-batch but not its start, and asks for the start again after a failure: by
-then "latest" is somewhere else, and the messages between would be skipped. So the end remembers. "leases" tells which
-lease the offsets of an ordinary queue belong to, and "streams" which stream: another one of the same name counts from 0
-again.
+An offset is {"offsets": {queue: the next message to read}}. The end of a micro-batch also has "since": the start of the
+micro-batch. Spark's log has the end of the first micro-batch but not its start, and Spark asks for the start again
+after a failure. The start "latest" would then be a later one, and messages would be skipped.
+
+"leases" has the numbers of the leases of ordinary queues, and "streams" the numbers of streams, because the offsets of
+another lease or stream of the same name count from 0 again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,9 +21,10 @@ Offset = dict[str, dict[str, int]]
 
 @dataclass
 class OffsetRange(InputPartition):
-    """The messages of one task: of a stream, or of a lease, from `start` up to, not including, `end`.
+    """The messages that one task reads from a stream or a lease: `start` up to, not including, `end`.
 
-    `partition` is the queue's place in the option, and `generation` the number of the lease or stream; 0: not known.
+    `partition` is the queue's place in the option queue. `generation` is the number of the lease or stream; 0 if it is
+    not known.
     """
 
     queue: str
@@ -34,55 +36,57 @@ class OffsetRange(InputPartition):
 
 
 def saved_offset(offsets: Mapping[str, int], **numbers: Mapping[str, int]) -> Offset:
-    """`numbers` are of leases and of streams."""
+    """The offset of these queues. `numbers` are the entries "leases" and "streams"; empty ones are left out."""
     return {"offsets": dict(offsets), **{which: dict(found) for which, found in numbers.items() if found}}
 
 
 def batch_end(since: Mapping[str, int], offsets: Mapping[str, int], **numbers: Mapping[str, int]) -> Offset:
+    """The offset at which a micro-batch ends that began at the offsets `since`."""
     return {**saved_offset(offsets, **numbers), "since": dict(since)}
 
 
 def is_at(saved: Offset, offsets: Mapping[str, int], **numbers: Mapping[str, int]) -> bool:
-    """Whether a place is that of these offsets, of these leases and streams: offsets of others only look like them."""
+    """Whether `saved` has these offsets, of the same leases and streams; "since" is ignored."""
     return {key: value for key, value in saved.items() if key != "since"} == saved_offset(offsets, **numbers)
 
 
 def is_batch_end(saved: Mapping[str, Mapping[str, int]]) -> bool:
-    """Or a place before all batches."""
+    """Whether a micro-batch ends at this offset; if not, it is an initial offset."""
     return "since" in saved
 
 
 def leases_of(saved: Mapping[str, Mapping[str, int]]) -> Mapping[str, int]:
+    """The number of the lease of each ordinary queue."""
     return saved.get("leases", {})
 
 
 def numbers_of(saved: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Of each queue's lease or stream, as far as they are known."""
+    """The number of the lease or stream of each queue, if the checkpoint has it."""
     return {**saved.get("streams", {}), **leases_of(saved)}
 
 
 def offsets_of(saved: Mapping[str, Mapping[str, int]], queues: Iterable[str]) -> dict[str, int]:
-    """The next message of each queue that the place knows. Raises ConfigurationError for one of another query."""
+    """The next offset of each queue in `saved`. Raises ConfigurationError if one of them is not among `queues`."""
     offsets = saved.get("offsets", {})
     chosen = [*queues]
     for queue in offsets:
         if queue not in chosen:
             raise ConfigurationError(
-                f"the checkpoint is of queue {', '.join(offsets)} and the option queue says {', '.join(chosen)}: a "
-                "query keeps its queues, and may get more; for others, start with a new checkpoint location"
+                f"the checkpoint is of queue {', '.join(offsets)} and the option queue is {', '.join(chosen)}: queues "
+                "can be added to a query, but not removed; for other queues, start with a new checkpoint location"
             )
     return dict(offsets)
 
 
 def batch_ranges(start: Offset, end: Offset) -> dict[str, tuple[int, int]]:
-    """First offset and end of a micro-batch in each queue; none when it is empty."""
+    """The first offset and the end of a micro-batch in each queue; no queues if it is empty."""
     if start == end:
         return {}
     return _ranges(end, end.get("since", start["offsets"]))
 
 
 def ranges_before(saved: Offset) -> dict[str, tuple[int, int]]:
-    """The same of the micro-batch that ends at this place, if it does."""
+    """The first offset and the end, in each queue, of the micro-batch that ends at this offset; none without one."""
     return _ranges(saved, saved["since"]) if is_batch_end(saved) else {}
 
 
@@ -91,7 +95,10 @@ def _ranges(end: Offset, since: Mapping[str, int]) -> dict[str, tuple[int, int]]
 
 
 def split(ranges: Iterable[OffsetRange], at_least: int, most_messages: int) -> list[OffsetRange]:
-    """Parts of nearly the same size, in order: about `at_least` so many, as far as there are messages."""
+    """Divide ranges into parts of nearly the same size, in order.
+
+    There are about `at_least` parts if there are enough messages, and no part has more than `most_messages`.
+    """
     wholes = [whole for whole in ranges if whole.end > whole.start]
     total = sum(whole.end - whole.start for whole in wholes)
     found: list[OffsetRange] = []
@@ -104,7 +111,7 @@ def split(ranges: Iterable[OffsetRange], at_least: int, most_messages: int) -> l
 
 
 def shares(wanted: Mapping[str, int], most: int) -> dict[str, int]:
-    """`most` shared out by what each wants: nobody gets more than that, and nothing is left over that one wants."""
+    """Divide `most` in proportion to what each name wants. None gets more than it wants, and nothing is left over."""
     total = sum(wanted.values())
     if total <= most:
         return dict(wanted)
@@ -118,6 +125,6 @@ def shares(wanted: Mapping[str, int], most: int) -> dict[str, int]:
 
 
 def proportions(wanted: Mapping[str, int], whole: int) -> dict[str, int]:
-    """`whole` shared out by what each wants, at least 1 for each."""
+    """Divide `whole` in proportion to what each name wants, with at least 1 for each."""
     total = max(sum(wanted.values()), 1)
     return {name: max(whole * want // total, 1) for name, want in wanted.items()}

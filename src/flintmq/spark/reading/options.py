@@ -1,4 +1,4 @@
-"""What a user may set on reading, and where in a stream it says to start and to end."""
+"""Options of reads, with the offsets at which a read of a stream starts and ends."""
 
 import json
 from collections.abc import Mapping
@@ -12,26 +12,27 @@ from flintmq.spark.options import BATCH, READING, STREAM, Given, Use, endpoint
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
-# What one fetch asks for, and so the size of an Arrow batch: more is hardly faster, and the broker serves others too.
+# The size of one fetch and of one Arrow batch. Larger ones are hardly faster, and the broker has to serve other
+# clients.
 FETCH_BYTES: Final = 1024 * 1024
-# A task of this many small messages takes about a second; fewer would pay more for tasks than for reading.
+# A task reads this many small messages in about a second. With fewer, starting tasks would cost more than reading.
 MESSAGES_PER_PARTITION: Final = 250_000
 
 
 @dataclass(frozen=True)
 class AtTime:
-    """The first message received then (Unix time in ms) or later."""
+    """The first message that the broker received at this Unix time in milliseconds, or later."""
 
     timestamp_ms: int
 
 
-# EARLIEST, LATEST, an offset, or by time.
+# EARLIEST, LATEST, an offset, or a time.
 Bound = str | int | AtTime
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """`starting` and `ending` have each queue that the user spoke of."""
+    """Checked options of a read. `starting` and `ending` have the queues for which an option sets a bound."""
 
     endpoint: Endpoint
     queues: tuple[str, ...]
@@ -52,7 +53,7 @@ class ReadOptions:
 
 
 def read_options(given: Mapping[str, str], uses: frozenset[Use] = READING) -> ReadOptions:
-    """Raises ConfigurationError for a name that none of `uses` has, and for a wrong or missing value."""
+    """Check options for these uses. Raises ConfigurationError for an unknown name, and for a wrong or missing value."""
     o = Given(given, uses)
     queues = o.names("queue")
     if not queues:
@@ -78,10 +79,12 @@ def read_options(given: Mapping[str, str], uses: frozenset[Use] = READING) -> Re
 
 
 def batch_read_options(given: Mapping[str, str]) -> ReadOptions:
+    """Check options of spark.read. Raises ConfigurationError."""
     return read_options(given, BATCH)
 
 
 def stream_read_options(given: Mapping[str, str]) -> ReadOptions:
+    """Check options of spark.readStream. Raises ConfigurationError."""
     return read_options(given, STREAM)
 
 
@@ -96,7 +99,7 @@ def _delay_ms(o: Given) -> int:
     most = o.positive("maxMessagesPerTrigger") or fewest
     if most < fewest:
         raise ConfigurationError(
-            f"the option minMessagesPerTrigger is {fewest}, and maxMessagesPerTrigger {most}, which is less"
+            f"the option minMessagesPerTrigger is {fewest}, and maxMessagesPerTrigger is {most}: it must not be less"
         )
     return delay_ms
 
@@ -124,20 +127,20 @@ def _bounds(o: Given, name: str, queues: tuple[str, ...]) -> dict[str, Bound]:
 
 
 def _each(name: str, text: str, queues: tuple[str, ...], what: str) -> dict[str, str]:
-    """A value for all queues, or JSON with one for each of them."""
+    """The text for all queues, or the values of a JSON object, which must have each queue and no other."""
     text = text.strip()
     if not text.startswith("{"):
         return dict.fromkeys(queues, text)
     try:
         given = json.loads(text)
     except ValueError as error:
-        raise ConfigurationError(f"the option {name} is no JSON ({error}): it must be {what}") from None
+        raise ConfigurationError(f"the option {name} is not JSON ({error}): it must be {what}") from None
     for queue in given:
         if queue not in queues:
-            raise ConfigurationError(f"the option {name} speaks of the queue {queue}, which the option queue does not")
+            raise ConfigurationError(f"the option {name} has the queue {queue}, which the option queue has not")
     for queue in queues:
         if queue not in given:
-            raise ConfigurationError(f"the option {name} says nothing of the queue {queue}: it must speak of each one")
+            raise ConfigurationError(f"the option {name} lacks the queue {queue}: it must have each queue")
     return {queue: str(value) for queue, value in given.items()}
 
 

@@ -1,4 +1,4 @@
-"""Chunk after chunk of a range, the next of which the broker prepares while one is in use."""
+"""Prefetch of chunks: the broker prepares the next chunk of a range while a task decodes the current one."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,7 +7,10 @@ from flintmq.spark.client import ReconnectingClient
 
 
 class Prefetcher:
-    """`begin` asks for chunks from an offset on. After a loss of connection that is done again."""
+    """Requests chunks of one queue in order, and requests them again if the connection is lost.
+
+    `begin` starts a request: it gets a channel and an offset, and returns the chunks from this offset on.
+    """
 
     def __init__(
         self, client: ReconnectingClient, begin: Callable[[fc.Channel, int], Iterator[fc.StreamChunk]]
@@ -16,11 +19,11 @@ class Prefetcher:
         self._begin = begin
         self._channel: fc.Channel | None = None
         self._chunks: Iterator[fc.StreamChunk] = iter(())
-        # Where they go on.
+        # The offset of the next chunk of the current request; -1 if there is no request.
         self._offset = -1
 
     def chunk(self, offset: int) -> fc.StreamChunk | None:
-        """The next one from this offset on, None when the broker has none. Raises FlintError."""
+        """The chunk that begins at this offset or later; None if the broker has no more of them. Raises FlintError."""
 
         def take(channel: fc.Channel) -> fc.StreamChunk | None:
             if channel is not self._channel or offset != self._offset:

@@ -1,4 +1,4 @@
-"""What a query that goes on asks of a queue, be it a stream or leased: its messages have numbers that only grow."""
+"""The interface of a queue to a streaming query, for streams and leased queues: messages have increasing offsets."""
 
 from abc import abstractmethod
 from typing import Final
@@ -7,69 +7,80 @@ import flintmq.client as fc
 from flintmq.base.errors import FlintError, PreconditionFailed
 from flintmq.spark.client import ReconnectingClient
 
+# A limit of messages or bytes that is no limit.
 EVERYTHING: Final = 1 << 62
 
 
 class DataLost(FlintError):
-    """Messages that were to be read are not there any more."""
+    """Messages that the query has to read no longer exist."""
 
 
 class BatchUnread(FlintError):
-    """Spark has committed a batch whose messages no task has asked for: with it, they would be gone."""
+    """Spark has committed a batch that no task has read: settling it would lose its messages."""
 
 
 class QueueSource:
-    """One queue, as the driver sees it. All methods raise FlintError."""
+    """One queue, as the driver uses it. All methods and properties raise FlintError."""
 
     @property
     def lease(self) -> int:
-        """Which lease the offsets belong to, 0 for a stream's. Raises FlintError."""
+        """The number of the lease that the offsets belong to; 0 for a stream."""
         return 0
 
     @property
     def number(self) -> int:
-        """Which one it is of those that have the queue's name one after the other. Raises FlintError."""
+        """The number of the lease or stream: it differs from that of an earlier lease or stream of the same name."""
         return self.lease
 
     def close(self) -> None:
-        """Nobody asks any more."""
+        """End background work. The source is not used afterwards."""
 
     def begin(self, offset: int, number: int) -> int:
-        """Where a query begins that has had no batch yet, and whose options say this place. Raises FlintError."""
+        """The first offset of a query without a batch, whose initial offset was `offset` of the lease or stream
+        `number`.
+        """
         return self.resume(offset, number)
 
     @abstractmethod
     def start(self) -> int:
-        """Where the options say to start."""
+        """The offset at which the options tell the query to start."""
 
     @abstractmethod
     def resume(self, offset: int, number: int) -> int:
-        """Where to go on after all before `offset` has been read, and Spark has it. Raises DataLost if it cannot.
+        """The next offset to read, if Spark has committed everything before `offset`. A lease settles that.
 
-        `number` is what that was when this offset was noted, 0 where it was not.
+        `number` is the number of the lease or stream in the checkpoint; 0 if it has none. Raises DataLost if messages
+        from `offset` on no longer exist, unless the option failOnDataLoss is false.
         """
 
     def check_read(self, number: int, start: int, end: int) -> None:
-        """Spark says that it is done with this batch. Raises BatchUnread where it goes by that and nobody has read it.
+        """Check that tasks have read a batch that Spark has committed: offsets `start` up to, not including, `end`.
 
-        A stream keeps its messages, whatever Spark says.
+        Raises BatchUnread if the messages would be settled and no task has read them. A stream keeps its messages, and
+        does not check.
         """
 
     def available(self, number: int, start: int, end: int) -> tuple[int, int]:
-        """What can be read of a batch of this one. Raises DataLost where that is not all, unless that is allowed."""
+        """The part of a planned batch that can still be read, as its first offset and its end.
+
+        Raises DataLost if that is not the whole batch, unless the option failOnDataLoss is false.
+        """
         return start, end
 
     @abstractmethod
     def end(self) -> int:
-        """Behind what there is now."""
+        """The offset after the last message that exists now."""
 
     @abstractmethod
     def extend(self, start: int, messages: int, size: int) -> int:
-        """Where the next micro-batch ends: one of so many messages, and about so many bytes, at most."""
+        """The end of the next micro-batch, which begins at `start`.
+
+        It has at most `messages` messages and about `size` bytes. A lease leases them.
+        """
 
 
 def is_stream(client: ReconnectingClient, queue: str) -> bool:
-    """Raises FlintError, when there is no such queue for one."""
+    """Whether the queue is a stream. Raises FlintError, for example if there is no such queue."""
     try:
         client.call(lambda channel: channel.stream_query(queue))
     except fc.ChannelClosed as error:

@@ -1,4 +1,4 @@
-"""Readers of queues: one for a batch, one for micro-batches."""
+"""Readers that Spark calls: one for batch queries and one for streaming queries."""
 
 import time
 from collections.abc import Iterator
@@ -39,15 +39,15 @@ from flintmq.spark.reading.queue_source import EVERYTHING, DataLost, QueueSource
 from flintmq.spark.reading.stream import Stream
 from flintmq.spark.reading.trigger import TriggerDelay
 
-# While there is nothing new, Spark asks some ninety times a second; each answer waits for a message this long at most.
+# Without new messages, Spark asks about ninety times a second. Each answer therefore waits so long for a message.
 IDLE_SECONDS: Final = 0.5
 IDLE_POLL_SECONDS: Final = 0.02
-# For a batch, where queues go away or are made anew meanwhile.
+# How often a micro-batch is planned again if a queue is lost or declared again at the same time.
 _TRIES: Final = 3
 
 
 def read_partition(options: ReadOptions, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """What a task does, on an executor: a record batch for each chunk. Its connection ends with it."""
+    """Read a partition in a task: one record batch for each chunk. The connection ends with the task."""
     assert isinstance(partition, (OffsetRange, BrowsePartition))
     keep_freed_memory()
     queue = partition.queue
@@ -67,7 +67,7 @@ def read_partition(options: ReadOptions, schema: StructType, partition: InputPar
 
 
 class BatchReader(DataSourceReader):
-    """Ranges that are fixed when the query is planned; of an ordinary queue, a look at what is on it."""
+    """Reads ranges of streams, which are fixed when the query is planned, and browses ordinary queues."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -85,7 +85,7 @@ class BatchReader(DataSourceReader):
                     else:
                         found += browse_partitions(client, options, queue, number)
         found += split(ranges, options.min_partitions, options.max_messages_per_partition)
-        # Spark puts a partition of its own in the place of none.
+        # If there are no partitions, Spark adds one that this reader does not know.
         return found or [OffsetRange(options.queues[0], 0, 0, 0)]
 
     def _range(self, stream: Stream, queue: str, number: int) -> OffsetRange:
@@ -93,8 +93,8 @@ class BatchReader(DataSourceReader):
         end = stream.ending()
         if start > end:
             raise ConfigurationError(
-                f"the options say to start at offset {start} of the stream '{queue}' and to end at {end}, which is "
-                "before it"
+                f"the options set the start to offset {start} of the stream '{queue}' and the end to {end}, which is "
+                "before the start"
             )
         return OffsetRange(queue, number, start, end, generation=stream.number)
 
@@ -103,7 +103,7 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Micro-batches. All but `read` runs in one process beside the driver, which keeps one connection."""
+    """Plans and reads micro-batches. All methods but `read` run in one process beside the driver, on one connection."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -112,15 +112,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._known: dict[str, QueueSource] = {}
         self._initial: Offset | None = None
         self._begun: tuple[dict[str, int], dict[str, int]] | None = None
-        # Where the batches end that Spark has planned last, and has committed.
+        # The ends of the last batch that Spark has planned, and of the last one that it has committed.
         self._planned: Offset | None = None
         self._committed: Offset | None = None
         self._trigger_delay = TriggerDelay(options.min_messages_per_trigger, options.max_trigger_delay_ms / 1000)
-        # Where a query that is to read what is there, and then end, ends.
+        # The ends of the queues when a query with the trigger availableNow began.
         self._available_now: dict[str, int] | None = None
 
     def initialOffset(self) -> Offset:
-        """Spark asks again and again until there is a first batch: where "latest" is must not change meanwhile."""
+        """The start of the query.
+
+        Spark asks repeatedly before the first batch, and "latest" must not move meanwhile.
+        """
         if self._initial is None:
             with self._user_errors():
                 self._initial = saved_offset(
@@ -137,14 +140,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._available_now = {queue: source.end() for queue, source in self._sources().items()}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Spark has what is before `start`: it asks for a batch once it has committed the one before."""
+        """The end of the next batch. Spark asks for it only after it has committed everything before `start`."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else EVERYTHING
         with self._user_errors():
             for _ in range(_TRIES - 1):
                 try:
                     found = self._next(start, most)
                 except DataLost:
-                    # Lost while this waited. Where that is allowed, the next try goes on with what is there.
+                    # Messages were lost during the wait. If that is allowed, the next try uses those that exist.
                     if self._options.fail_on_data_loss:
                         raise
                     continue
@@ -153,7 +156,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._next(start, most) or start
 
     def _next(self, start: Offset, most: int) -> Offset | None:
-        """Where the next batch ends; None when a queue was made anew meanwhile. Raises FlintError."""
+        """The end of the next batch; None if a queue was declared again meanwhile. Raises FlintError."""
         sources = self._sources()
         saved = offsets_of(start, sources)
         numbers = numbers_of(start)
@@ -168,20 +171,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._wait_for_news(since)
         ends = self._extend(since, found, most)
         if ends == since and any(found.values()) and self._available_now is None:
-            # A queue that is paused has messages, and gives none.
+            # A paused queue has messages, but leases none.
             time.sleep(IDLE_SECONDS)
         if self._numbers() != before:
             return None
         return start if is_at(start, ends, **before) else batch_end(since, ends, **before)
 
     def _begin(self, saved: dict[str, int], numbers: dict[str, int]) -> tuple[dict[str, int], dict[str, int]]:
-        """Where a query without a batch begins, and of which leases and streams that is: found once."""
+        """The first offsets of a query without batches, and their leases and streams; kept once known."""
         if self._begun is None:
             sources = self._sources()
             offsets = {queue: sources[queue].begin(at, numbers.get(queue, 0)) for queue, at in saved.items()}
             self._begun = offsets, {queue: source.number for queue, source in sources.items()}
             if self._available_now is not None:
-                # Positions of another lease count from 0 again.
+                # The positions of another lease count from 0 again.
                 anew = {
                     queue: source.end() for queue, source in sources.items() if source.number != numbers.get(queue, 0)
                 }
@@ -198,7 +201,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _wait_for_news(self, since: dict[str, int]) -> dict[str, int]:
-        """How many messages each queue has: as soon as there is one, or when idling has lasted long enough."""
+        """How many new messages each queue has, as soon as there are enough; zeros after IDLE_SECONDS without them."""
         deadline = time.monotonic() + IDLE_SECONDS
         while True:
             ends = {queue: self._end(queue, source) for queue, source in self._sources().items()}
@@ -207,7 +210,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return found
             now = time.monotonic()
             if not any(found.values()):
-                self._trigger_delay.nothing()
+                self._trigger_delay.reset()
             elif not self._trigger_delay.holds_back(sum(found.values()), now):
                 return found
             if now >= deadline:
@@ -218,7 +221,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return source.end() if self._available_now is None else self._available_now.get(queue, 0)
 
     def reportLatestOffset(self) -> Offset:
-        """For Spark's progress."""
+        """The ends of all queues, for Spark's progress reports."""
         with self._user_errors():
             try:
                 return saved_offset(
@@ -227,11 +230,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except DataLost:
                 if self._options.fail_on_data_loss:
                     raise
-                # The next batch begins with what is there.
+                # The next batch begins with the messages that exist.
                 return saved_offset({})
 
     def commit(self, end: Offset) -> None:
-        """Spark says so before it plans the batch behind this one."""
+        """Note that Spark has committed the batch before `end`. Spark calls this before it plans the next one."""
         self._committed = end
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -245,23 +248,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 OffsetRange(queue, options.queues.index(queue), first, stop, queue in leases, numbers.get(queue, 0))
                 for queue, (first, stop) in batch_ranges(start, end).items()
             ]
-            # After a restart: the batch may be one that an earlier process planned.
+            # After a restart, an earlier process may have planned this batch.
             available = [self._available(each) for each in ranges]
             return [*split(available, options.min_partitions, options.max_messages_per_partition)]
 
     def _check_progress(self, start: Offset, end: Offset) -> None:
-        """Raises ConfigurationError where Spark plans a batch and has not said that it has the one before.
+        """Raises ConfigurationError if Spark plans a batch and has not committed the one before.
 
-        It does so where it writes its checkpoint behind its work: what it asks for next is settled in a lease then, and
-        its checkpoint, once it is started again, asks for what is before that.
+        Spark does so if it writes its checkpoint asynchronously. A lease would then have settled messages that the
+        checkpoint asks for again after a restart.
         """
         if start == end:
             return
         if start == self._planned and self._committed != start and leases_of(end):
             raise ConfigurationError(
-                "the query has the option asyncProgressTrackingEnabled, by which its checkpoint falls behind what it "
-                "has done: what is read from an ordinary queue is settled by then, and could not be read again. Leave "
-                "the option out"
+                "the query has the option asyncProgressTrackingEnabled, with which its checkpoint falls behind: "
+                "messages of an ordinary queue would be settled before the checkpoint has them, and could not be read "
+                "again. Remove the option"
             )
         self._planned = end
 
@@ -288,7 +291,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return user_errors(self._options.endpoint)
 
     def _sources(self) -> dict[str, QueueSource]:
-        """What each queue is, which is asked once."""
+        """The source of each queue; the broker is asked once which kind each queue is."""
         options = self._options
         if self._client is None:
             self._client = ReconnectingClient(options.endpoint, confirms=False, patient=False)
@@ -298,7 +301,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def queue_source(client: ReconnectingClient, options: ReadOptions, queue: str) -> QueueSource:
-    """Raises ConfigurationError for options that such a queue cannot follow."""
+    """A stream or a lease, by the kind of the queue.
+
+    Raises FlintError; ConfigurationError for options it cannot have.
+    """
     if is_stream(client, queue):
         return Stream(client, options, queue)
     return Lease(client, options, queue)

@@ -1,4 +1,4 @@
-"""A stream queue seen from Spark: its bounds, and ranges of it."""
+"""A stream queue as a source: its bounds, and ranges of its offsets."""
 
 from collections.abc import Iterator
 
@@ -11,6 +11,8 @@ from flintmq.spark.reading.queue_source import EVERYTHING, DataLost, QueueSource
 
 
 class Stream(QueueSource):
+    """One stream; its offsets are those of its records."""
+
     def __init__(self, client: ReconnectingClient, options: ReadOptions, queue: str) -> None:
         self._client = client
         self._queue = queue
@@ -22,22 +24,22 @@ class Stream(QueueSource):
         return self._number or self.bounds().number
 
     def bounds(self, timestamp_ms: int = 0) -> fc.StreamInfo:
-        """First and next offset, and the first at or after a time. Raises FlintError."""
+        """The first and the next offset, and the first offset at or after a Unix time in ms. Raises FlintError."""
         bounds = self._client.call(lambda channel: channel.stream_query(self._queue, timestamp_ms))
         self._number = bounds.number
         return bounds
 
-    # -- a range by the options -----------------------------------------------------------------------------------
+    # -- bounds by the options ------------------------------------------------------------------------------------
 
     def start(self) -> int:
         return self.starting(LATEST)
 
     def starting(self, default: Bound) -> int:
-        """Where the options say to start. Raises FlintError."""
+        """The start offset in the options; `default` if they set none. Raises FlintError."""
         return self._offset("starting", self._options.starting.get(self._queue, default))
 
     def ending(self) -> int:
-        """Where the options say to end. Raises FlintError."""
+        """The end offset in the options; the stream's end if they set none. Raises FlintError."""
         return self._offset("ending", self._options.ending.get(self._queue, LATEST))
 
     def _offset(self, which: str, wanted: Bound) -> int:
@@ -57,7 +59,7 @@ class Stream(QueueSource):
             self._missing(offset, bounds.first_offset, bounds.first_offset - offset)
         return max(offset, bounds.first_offset)
 
-    # -- going on -------------------------------------------------------------------------------------------------
+    # -- progress --------------------------------------------------------------------------------------------------
 
     def resume(self, offset: int, number: int) -> int:
         bounds = self.bounds()
@@ -71,14 +73,17 @@ class Stream(QueueSource):
         return (end, end) if self._is_another(number, start, self.bounds()) else (start, end)
 
     def _is_another(self, number: int, offset: int, bounds: fc.StreamInfo) -> bool:
-        """Whether the offset is one of a stream that had the name before. Raises DataLost unless that was allowed."""
+        """Whether `offset` is of an earlier stream with this name.
+
+        Raises DataLost if failOnDataLoss is true and it is.
+        """
         if offset <= bounds.next_offset and number in (0, bounds.number):
             return False
         if self._options.fail_on_data_loss:
             raise DataLost(
-                f"the stream '{self._queue}' was deleted and made anew: it ends at offset {bounds.next_offset}, and "
-                f"the one before it was read up to {offset}. Start with a new checkpoint location, or set the option "
-                "failOnDataLoss to false to read the new one from its start"
+                f"the stream '{self._queue}' was deleted and declared again: it ends at offset {bounds.next_offset}, "
+                f"and the earlier stream was read up to {offset}. Start with a new checkpoint location, or set the "
+                "option failOnDataLoss to false to read the new one from its start"
             )
         return True
 
@@ -94,14 +99,17 @@ class Stream(QueueSource):
     # -- messages -------------------------------------------------------------------------------------------------
 
     def chunks(self, start: int, end: int) -> Iterator[bytes]:
-        """The messages of a range, as chunks (see wire/amqp091/chunk.py). Raises FlintError."""
+        """The messages from `start` up to, not including, `end`, as chunks (see wire/amqp091/chunk.py).
+
+        Raises FlintError.
+        """
         size = self._options.fetch_bytes
         prefetcher = Prefetcher(self._client, lambda channel, at: channel.stream_chunks(self._queue, at, end, size))
         offset = start
         while offset < end:
-            chunk = _if_there(prefetcher, offset)
+            chunk = _chunk_if_exists(prefetcher, offset)
             if chunk is None:
-                following = self._behind_gap(offset, end)
+                following = self._after_gap(offset, end)
                 self._missing(offset, following, following - offset)
                 offset = following
                 continue
@@ -111,23 +119,23 @@ class Stream(QueueSource):
             offset = chunk.next_offset
             yield chunk.data
 
-    def _behind_gap(self, offset: int, end: int) -> int:
-        """The next offset there is, or the end."""
+    def _after_gap(self, offset: int, end: int) -> int:
+        """The next offset that exists, or `end` if there is none before it."""
         first = self.bounds().first_offset
         return first if offset < first < end else end
 
     def _missing(self, offset: int, following: int, count: int) -> None:
-        """Raises DataLost unless that was allowed."""
+        """Raises DataLost unless the option failOnDataLoss is false."""
         if self._options.fail_on_data_loss:
             raise DataLost(
                 f"{count} of the messages {offset} to {following - 1} of stream '{self._queue}' are gone: retention "
-                "dropped them before they were read, the stream was deleted and made anew, or its files are damaged. "
-                "To go on without them, set the option failOnDataLoss to false"
+                "dropped them before they were read, the stream was deleted and declared again, or its files are "
+                "damaged. To continue without them, set the option failOnDataLoss to false"
             )
 
 
-def _if_there(prefetcher: Prefetcher, offset: int) -> fc.StreamChunk | None:
-    """None when the broker does not have this offset any more."""
+def _chunk_if_exists(prefetcher: Prefetcher, offset: int) -> fc.StreamChunk | None:
+    """The chunk at this offset; None if the broker no longer has the offset."""
     try:
         return prefetcher.chunk(offset)
     except fc.ChannelClosed as error:

@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
-from tests.unit.spark.lake.test_writer import SCHEMA, a_lake, batch, messages
 
 from flintmq.spark.lake import files as task_files
 from flintmq.spark.lake.data_file import Batch
@@ -16,6 +15,7 @@ from flintmq.spark.lake.manifest import LakeDamaged, Manifest
 from flintmq.spark.lake.options import lake_write_options
 from flintmq.spark.lake.writer import Lake, LakeBatchWriter, LakeStreamWriter, Written
 from tests.spark.lakes import FORMATS, parquet_files, rows
+from tests.unit.spark.lake.test_writer import SCHEMA, a_lake, batch, messages
 
 Messages = list[WriterCommitMessage | None]
 

@@ -25,7 +25,6 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-from tests.unit.spark.lake.test_writer import a_lake, batch, messages, read_back
 
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.columns import PLACE
@@ -35,6 +34,7 @@ from flintmq.spark.lake.manifest import Manifest
 from flintmq.spark.lake.options import lake_read_options
 from flintmq.spark.lake.reader import lake_table
 from tests.spark.lakes import FORMATS, parquet_files, read_lake, rows
+from tests.unit.spark.lake.test_writer import a_lake, batch, messages, read_back
 
 # The year 11476, which a publisher's clock may well say.
 FAR_US = 300_000_000_000 * 1_000_000

@@ -51,7 +51,7 @@ def test_a_queue_that_was_added() -> None:
 
 def test_another_queues_checkpoint() -> None:
     """A place in a queue that the query does not read is refused."""
-    with pytest.raises(ConfigurationError, match="the checkpoint is of queue old, q and the option queue says q, new"):
+    with pytest.raises(ConfigurationError, match="the checkpoint is of queue old, q and the option queue is q, new"):
         offsets_of(saved_offset({"old": 3, "q": 1}), ["q", "new"])
 
 

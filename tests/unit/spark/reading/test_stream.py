@@ -130,7 +130,7 @@ def test_going_on_without_what_is_gone() -> None:
     with pytest.raises(DataLost, match="3 of the messages 2 to 4 of stream 'q' are gone"):
         stream(Log(5, 20)).resume(2, 0)
     with pytest.raises(
-        DataLost, match="was deleted and made anew: it ends at offset 20, and the one before it was read up to 21"
+        DataLost, match="was deleted and declared again: it ends at offset 20, and the earlier stream was read up to 21"
     ):
         stream(Log(5, 20)).resume(21, 0)
     assert stream(Log(5, 20), failOnDataLoss="false").resume(2, 0) == 5
@@ -145,7 +145,7 @@ def test_a_stream_of_the_same_name() -> None:
     assert (source.resume(5, number), source.resume(5, 0), source.available(number, 5, 9)) == (5, 5, (5, 9))
     log.number = 2
     for act in (source.resume, lambda offset, number: source.available(number, offset, 9)):
-        with pytest.raises(DataLost, match="was deleted and made anew"):
+        with pytest.raises(DataLost, match="was deleted and declared again"):
             act(5, number)
     lenient = stream(log, failOnDataLoss="false")
     assert (lenient.resume(5, number), lenient.available(number, 5, 9)) == (0, (9, 9))

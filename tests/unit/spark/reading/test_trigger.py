@@ -33,7 +33,7 @@ def test_a_window_whose_messages_go_away() -> None:
     """Where others take them, the next one begins with the next message."""
     delay = TriggerDelay(10, 60.0)
     assert delay.holds_back(1, 0.0)
-    delay.nothing()
+    delay.reset()
     assert delay.holds_back(1, 70.0)
 
 

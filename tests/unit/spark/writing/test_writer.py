@@ -59,7 +59,7 @@ def test_whose_a_batch_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_query_numbers_its_batches_itself() -> None:
     """A number that it would not use is refused."""
-    with pytest.raises(ConfigurationError, match="the option batchId is for batches"):
+    with pytest.raises(ConfigurationError, match="the option batchId is for batch writes"):
         FlintMQDataSource({**OPTIONS, "batchId": "1"}).streamWriter(SCHEMA, False)
 
 
