@@ -1,1 +1,1 @@
-"""What publishes the rows of a data frame: tasks, and the driver that commits what they did."""
+"""The writer of format("flintmq"): tasks publish or stage rows, and the driver commits staged ones."""

@@ -1,4 +1,4 @@
-"""What a user may set on writing."""
+"""Options of writes to an exchange."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,18 +9,21 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.spark.endpoint import Endpoint
 from flintmq.spark.options import WRITING, Given, endpoint
 
-# Messages on their way before the first half of them has to be confirmed.
+# A task sends so many messages before the broker has to confirm the first half of them.
 BATCH_MESSAGES: Final = 10_000
-# What is staged at a time: each piece costs a wait for the disk, and is kept in memory in case it has to go again.
+# The messages of one staged piece: each piece costs a sync of the disk, and stays in memory in case it is sent again.
 STAGED_MESSAGES: Final = 50_000
 
 _TRANSACTIONAL_ID: Final = (
-    "a name by which the broker knows after a failure what this query or job has published; each needs its own"
+    "a name under which the broker remembers what this query or job has published; each query or job needs its own"
 )
 
 
 class DeliveryMode(StrEnum):
-    """What a message that is written by a task that runs again comes to: two; one on queues that deduplicate; one."""
+    """How often a message of a task that Spark runs again is published.
+
+    AT_LEAST_ONCE: possibly twice. DEDUP: twice, but queues with deduplication keep one. EXACTLY_ONCE: once.
+    """
 
     AT_LEAST_ONCE = "at-least-once"
     DEDUP = "dedup"
@@ -29,9 +32,10 @@ class DeliveryMode(StrEnum):
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """None for `exchange` and `routing_key`: each row says. `batch_id`: None where Spark numbers the batches.
+    """Checked options of a write.
 
-    `batch_owner`: who numbers them, "" for the query that Spark tells tasks of.
+    `exchange` and `routing_key` are None if columns set them. `batch_id` is None if Spark numbers the batches.
+    `batch_owner` is the owner of these numbers; "" for the query whose id Spark gives to tasks.
     """
 
     endpoint: Endpoint
@@ -48,11 +52,12 @@ class WriteOptions:
 
     @property
     def is_staged(self) -> bool:
+        """Whether tasks stage messages and the driver commits them."""
         return self.delivery_mode == DeliveryMode.EXACTLY_ONCE
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Raises ConfigurationError for a name that writing does not have, and for a wrong or missing value."""
+    """Check options of a write. Raises ConfigurationError for an unknown name, and for a wrong or missing value."""
     o = Given(given, WRITING)
     mode = DeliveryMode(o.choice("deliveryMode", DeliveryMode.AT_LEAST_ONCE, [*DeliveryMode]))
     is_staged = mode == DeliveryMode.EXACTLY_ONCE
@@ -75,9 +80,9 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
                 raise ConfigurationError(f"the option {name} is for deliveryMode {DeliveryMode.EXACTLY_ONCE} only")
     elif not options.persistent:
         raise ConfigurationError(
-            f"deliveryMode {DeliveryMode.EXACTLY_ONCE} publishes persistent messages: without them, a crash of the "
-            "broker would take some; leave the option persistent out"
+            f"deliveryMode {DeliveryMode.EXACTLY_ONCE} publishes persistent messages, because a crash of the broker "
+            "loses others: remove the option persistent"
         )
     if options.batch_owner and options.batch_id is None:
-        raise ConfigurationError("the option batchOwner goes with batchId: whose number that is")
+        raise ConfigurationError("the option batchOwner needs batchId, the number of the batch")
     return options

@@ -1,4 +1,4 @@
-"""At least once: every row is confirmed by the broker before its task is done, so none is lost."""
+"""The delivery modes at-least-once and dedup: a task ends after the broker has confirmed each of its rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ from flintmq.spark.errors import user_errors
 from flintmq.spark.writing.options import WriteOptions
 from flintmq.spark.writing.rows import RowEncoder
 
-# From the last write to its last confirm: a disk that takes longer has failed.
+# The longest wait for confirms. A disk that needs longer for its syncs has failed.
 CONFIRM_SECONDS: Final = 60.0
 
 
 @dataclass
 class Published(WriterCommitMessage):
-    """What one task published."""
+    """The number of messages that one task published."""
 
     messages: int
 
 
 def publish(options: WriteOptions, encoder: RowEncoder, batches: Iterator[pa.RecordBatch]) -> Published:
-    """What a task does, on an executor. Raises FlintError when the broker did not take or route a message."""
+    """Publish the rows of a task. Raises FlintError if the broker refuses a message or returns it as unroutable."""
     messages = 0
     endpoint = options.endpoint
-    # While the broker writes one part down, the next is on its way.
+    # The task sends one part while the broker syncs the part before.
     step = max(options.batch_size // 2, 1)
     with user_errors(endpoint), ReconnectingClient(endpoint, confirms=True, patient=True) as client:
         publisher = Publisher(client, encoder)
@@ -42,8 +42,10 @@ def publish(options: WriteOptions, encoder: RowEncoder, batches: Iterator[pa.Rec
 
 
 class Publisher:
-    """Publishes part after part, and keeps the last one until its confirms came: if the connection is lost before that,
-    it goes again, and the one in hand too. What of them had been confirmed arrives twice then.
+    """Publishes parts in order, and keeps the last one until it is confirmed.
+
+    If the connection is lost before that, the last part is published again, and then the current one. Messages of them
+    that the broker had already confirmed arrive twice.
     """
 
     def __init__(self, client: ReconnectingClient, encoder: RowEncoder) -> None:
@@ -51,36 +53,36 @@ class Publisher:
         self._encoder = encoder
         self._channel: fc.Channel | None = None
         self._unconfirmed: pa.RecordBatch | None = None
-        # Its end on the channel that it went over.
+        # The number of messages that the channel had published at the end of that part.
         self._published = 0
 
     def publish(self, part: pa.RecordBatch) -> None:
-        """Raises FlintError."""
+        """Publish a part of the rows; its confirms may come later. Raises FlintError."""
         self._client.call(partial(self._publish, part))
         self._unconfirmed = part
         assert self._channel is not None
         self._published = self._channel.published
 
     def finish(self) -> None:
-        """All is confirmed then. Raises FlintError."""
+        """Wait until all parts are confirmed. Raises FlintError."""
         if self._unconfirmed is not None:
             self._client.call(self._finish)
 
     def _publish(self, part: pa.RecordBatch, channel: fc.Channel) -> None:
-        self._go_on(channel)
+        self._resend_if_reconnected(channel)
         channel.publish_ahead(self._encoder.rows(part), timeout=CONFIRM_SECONDS)
 
     def _finish(self, channel: fc.Channel) -> None:
-        self._go_on(channel)
+        self._resend_if_reconnected(channel)
         channel.wait_for_confirms(timeout=CONFIRM_SECONDS)
 
-    def _go_on(self, channel: fc.Channel) -> None:
+    def _resend_if_reconnected(self, channel: fc.Channel) -> None:
         before = self._channel
         if channel is before:
             return
         if before is not None and before.confirmed >= self._published and not before.has_failures:
-            # Whoever waits long for rows loses the connection, and has had its confirms by then. What was refused goes
-            # again, since nobody was told: it is refused again, and then somebody is.
+            # A task that waits long for its rows may lose the connection after all confirms have come. Refused messages
+            # are published again, because their error was not raised: the broker refuses them again, and it is raised.
             self._unconfirmed = None
         if self._unconfirmed is not None:
             channel.publish_ahead(self._encoder.rows(self._unconfirmed), timeout=CONFIRM_SECONDS)

@@ -1,4 +1,4 @@
-"""Rows of a data frame to messages, a column at a time."""
+"""Encode rows of a data frame as messages, column by column."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
@@ -26,15 +26,15 @@ from flintmq.spark.headers import table_of
 from flintmq.spark.writing.options import DeliveryMode, WriteOptions
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 
-# What the client's publish_batch takes: exchange, routing key, body, encoded properties, mandatory.
+# A message for the client's publish_batch: exchange, routing key, body, encoded properties, mandatory.
 Row = tuple[str, str, bytes, bytes, bool]
 
 _PERSISTENT: Final = 2
 _TRANSIENT: Final = 1
-# Below what the C library keeps when memory is freed, 128 KiB, and gives back to the system beyond.
-_AT_A_TIME_BYTES: Final = 64 * 1024
+# Bodies are copied in steps of this size, because the C library returns freed blocks of 128 KiB and more to the system.
+_STEP_BYTES: Final = 64 * 1024
 _BODY: Final = "body"
-# As Spark's Kafka sink calls it.
+# The name of the body in Spark's Kafka sink.
 _VALUE: Final = "value"
 _MESSAGE_ID: Final = "message_id"
 _EXPIRATION: Final = "expiration"
@@ -43,15 +43,16 @@ _BYTES: Final = (BinaryType, StringType)
 _NUMBER: Final = (IntegralType,)
 _TEXT_OR_NUMBER: Final = (StringType, IntegralType)
 _HEADER_VALUES: Final = (StringType, BinaryType, BooleanType, IntegralType, FractionalType)
-# Reading yields these too; a data frame that was read can be written as it is, and the broker sets them anew.
-_LEFT_OUT: Final = frozenset(PLACE) - {_BODY, "exchange", "routing_key"}
+# Columns that a read yields and a write ignores, because the broker sets them: a data frame that was read can be
+# written.
+_IGNORED: Final = frozenset(PLACE) - {_BODY, "exchange", "routing_key"}
 # The property that a column of another name sets.
 _PROPERTY_OF: Final = {"message_timestamp": "timestamp", HEADERS_TYPED: HEADERS}
 _PROPERTY_ORDER: Final = tuple(field.name for field in fields(Properties))
 
 
 class RowEncoder:
-    """Checks the columns when the writing is planned: raises ConfigurationError."""
+    """Encodes rows with the columns of `schema`. The constructor raises ConfigurationError for unusable columns."""
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
         self._mandatory = options.mandatory
@@ -61,10 +62,10 @@ class RowEncoder:
         self._body = _only(columns, _BODY, _VALUE)
         if options.exchange is None and "exchange" not in columns:
             raise ConfigurationError(
-                "say where to publish: with the option exchange (empty for the default exchange, whose routing keys "
-                "are names of queues), or with a column of that name"
+                "say where to publish: set the option exchange (empty for the default exchange, whose routing keys "
+                "are names of queues), or add a column of that name"
             )
-        # As in Spark's Kafka sink, an option speaks for all rows, whatever a column says.
+        # As in Spark's Kafka sink, an option overrides the column for all rows.
         self._exchange = columns["exchange"].name if options.exchange is None else ""
         self._fixed_exchange = options.exchange or ""
         keyed = options.routing_key is None and "routing_key" in columns
@@ -75,14 +76,14 @@ class RowEncoder:
             self._defaults["content_type"] = options.content_type
             columns.pop("content_type", None)
         if options.is_staged:
-            # A transient message may be lost, whatever its row says.
+            # Staged messages are persistent, because a transient one may be lost.
             columns.pop("delivery_mode", None)
         if options.delivery_mode == DeliveryMode.DEDUP and _MESSAGE_ID not in columns:
             raise ConfigurationError(
-                f"deliveryMode {DeliveryMode.DEDUP} needs a column {_MESSAGE_ID}, by which queues know a message that "
-                "they had before: one that is the same when a task runs again"
+                f"deliveryMode {DeliveryMode.DEDUP} needs a column {_MESSAGE_ID}, by which queues recognize a message "
+                "that they already had: its values must not change when a task runs again"
             )
-        # Both forms say the same of a message that was read, and this one does not lose types.
+        # A message that was read has its headers in both columns, and only the typed column keeps their types.
         self._has_types = HEADERS_TYPED in columns
         if self._has_types:
             columns.pop(HEADERS, None)
@@ -94,7 +95,7 @@ class RowEncoder:
         }
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
-        """Raises FlintError when a row cannot be a message."""
+        """The messages of a record batch, in its order. Raises FlintError for a row that cannot be a message."""
         return zip(
             _texts(batch, self._exchange, self._fixed_exchange),
             _texts(batch, self._routing_key, self._fixed_routing_key),
@@ -120,7 +121,7 @@ class RowEncoder:
             rows = counted(column.null_count, "row")
             raise FlintError(
                 f"{rows} without a {_MESSAGE_ID}, which deliveryMode {DeliveryMode.DEDUP} needs: "
-                "make it of what tells one row from another, and is the same when a task runs again"
+                "compute it from columns that identify the row and do not change when a task runs again"
             )
         if name == _EXPIRATION and pa.types.is_integer(column.type):
             column = column.cast(pa.string())
@@ -134,7 +135,7 @@ class RowEncoder:
 
 
 def _check(name: str, column: StructField) -> None:
-    if name in _LEFT_OUT:
+    if name in _IGNORED:
         return
     kind = column.dataType
     if name in (_BODY, _VALUE):
@@ -151,8 +152,8 @@ def _check(name: str, column: StructField) -> None:
     elif name not in PROPERTIES and name not in PLACE:
         known = [_BODY, "exchange", "routing_key", *PROPERTIES, *HEADER_FORMS]
         raise ConfigurationError(
-            f"the column {column.name} is nothing that a message has: drop it, or put it into the body. Known are "
-            f"{', '.join(known)}"
+            f"the column {column.name} is nothing that a message has: drop it, or put it into the body. Known columns "
+            f"are {', '.join(known)}"
         )
     elif name == _EXPIRATION:
         _check_type(column, kind, _TEXT_OR_NUMBER, "milliseconds, as a whole number or as a string")
@@ -171,12 +172,14 @@ def _check_type(column: StructField, kind: DataType, allowed: tuple[type[DataTyp
 
 def _only(columns: dict[str, StructField], one: str, other: str) -> str:
     if (one in columns) == (other in columns):
-        raise ConfigurationError(f"the data needs a column {one} (or {other}, but not both), binary or string")
+        raise ConfigurationError(
+            f"the data needs a column {one} or {other}, but not both, of the type binary or string"
+        )
     return columns[one if one in columns else other].name
 
 
 def _texts(batch: pa.RecordBatch, column: str, fixed: str) -> Iterable[str]:
-    """Of an exchange or a routing key, null means empty."""
+    """The exchange or routing key of each row; an empty text for null."""
     if not column:
         return repeat(fixed, batch.num_rows)
     return (value or "" for value in batch.column(column).to_pylist())
@@ -187,17 +190,18 @@ def _bodies(batch: pa.RecordBatch, name: str) -> Iterable[bytes]:
     if column.null_count:
         rows = counted(column.null_count, "row")
         raise FlintError(
-            f"{rows} without a {name}, and a message must have a body: filter them out, or make it empty by coalesce"
+            f"{rows} without a {name}, and a message must have a body: filter them out, or use coalesce for an empty "
+            "body"
         )
     if pa.types.is_string(column.type):
         column = column.cast(pa.binary())
     elif pa.types.is_large_string(column.type):
         column = column.cast(pa.large_binary())
-    return _few_at_a_time(column)
+    return _in_steps(column)
 
 
-def _few_at_a_time(column: pa.Array) -> Iterator[bytes]:
-    """Bodies that are gone before the next are made use the same memory: a fifth of the time of fresh pages."""
-    step = max(_AT_A_TIME_BYTES * len(column) // max(column.nbytes, 1), 1)
+def _in_steps(column: pa.Array) -> Iterator[bytes]:
+    """Copy bodies in small steps, whose memory is reused: that takes a fifth of the time of fresh pages."""
+    step = max(_STEP_BYTES * len(column) // max(column.nbytes, 1), 1)
     for start in range(0, len(column), step):
         yield from column.slice(start, step).to_pylist()

@@ -1,12 +1,13 @@
-"""Exactly once: tasks stage what they have, which nobody sees, and the driver's commit publishes it as a whole.
+"""The delivery mode exactly-once: tasks stage messages, which stay invisible, and the driver publishes them by a
+commit.
 
-A batch has a number. The broker remembers the last one that was committed under a transactional id: a batch that runs
-again, because nobody heard of its commit, publishes nothing. Who writes is told apart by the owner: a query that begins
-anew, with a new checkpoint, has another one, and begins at batch 0.
+Each batch has a number. The broker remembers the last number that was committed under a transactional id. A batch that
+runs again, because the driver did not get the answer to its commit, therefore publishes nothing. The owner tells
+queries apart: a query with a new checkpoint has another owner, and begins with batch 0.
 
-A task stages pieces, one after another, each complete for itself: a broker that goes away costs the pieces that were on
-their way, two at most, and not the task, whose rows are gone once they were read. Each try of a piece has a random
-number. So what a task left behind that was taken for dead is never mistaken for what its successor staged.
+A task stages its rows in pieces, each of which is complete. If the broker restarts, the task sends at most two pieces
+again, because it cannot read its rows again. Each attempt at a piece has a random number: messages that a task staged
+before Spark gave it up are never mistaken for those of its successor.
 """
 
 import secrets
@@ -29,22 +30,22 @@ from flintmq.spark.writing.options import WriteOptions
 from flintmq.spark.writing.publisher import CONFIRM_SECONDS
 from flintmq.spark.writing.rows import RowEncoder
 
-# A piece ends here, too, or behind the first record batch that is larger. It is kept until the broker has it.
+# The size of a piece, unless one record batch is larger. The task keeps a piece in memory until the broker has it.
 PIECE_BYTES: Final = 32 * 1024 * 1024
-# A piece's place in the whole, by which the broker publishes: the partition of its rows, then its number there. The
-# broker takes places below 2**31.
+# The broker publishes pieces in the order of their places. A place is made of the partition of the rows and the number
+# of the piece in it. The broker accepts places below 2**31.
 PARTITIONS_MAX: Final = 1 << 16
 PIECES_MAX: Final = 1 << 15
 _ATTEMPT_BITS: Final = 62
 
 
 class TakenOver(FlintError):
-    """Somebody else writes with this transactional id."""
+    """Another query or job has begun to write with this transactional id."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What is published as a whole: its number, and whose numbers these are."""
+    """A batch that is committed as a whole: the owner that numbers its batches, and the number."""
 
     owner: str
     number: int
@@ -52,7 +53,7 @@ class Batch:
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What one task staged: the attempt that counts, for the place of each piece."""
+    """The result of one task: for the place of each piece, the number of the attempt to commit."""
 
     epoch: int
     messages: int = 0
@@ -62,19 +63,23 @@ class Staged(WriterCommitMessage):
 def stage(
     options: WriteOptions, encoder: RowEncoder, batches: Iterator[pa.RecordBatch], batch: Batch, partition: int
 ) -> Staged:
-    """What a task does, on an executor. Raises FlintError when the broker did not take or route a message."""
+    """Stage the rows of a task; `partition` is the number of its partition.
+
+    Raises ConfigurationError if a later batch was committed, TakenOver if another owner has taken the transactional id,
+    and FlintError if the broker refuses a message or cannot route it.
+    """
     with _fencing_errors(options), ReconnectingClient(options.endpoint, confirms=True, patient=True) as client:
-        # All tasks of a batch ask this, whoever is first: to the same owner, it is the same answer.
+        # Each task of a batch opens the stage, because the broker gives the same owner the same answer.
         stage = client.call(lambda channel: channel.stage_open(options.transactional_id, batch.owner))
         staged = Staged(stage.epoch)
         if batch.number < stage.last_batch:
             raise ConfigurationError(
                 f"batch {batch.number} of the transactionalId '{options.transactional_id}' comes when batch "
-                f"{stage.last_batch} is published: numbers have to grow. Give it a higher batchId or another "
-                "transactionalId; a query that has an old checkpoint needs a new checkpoint location"
+                f"{stage.last_batch} is published: numbers have to grow. Set a higher batchId or another "
+                "transactionalId; a query with an old checkpoint needs a new checkpoint location"
             )
         if batch.number == stage.last_batch:
-            # The rows have to be asked for all the same: queries that keep state write it behind their last row.
+            # The rows are read nevertheless, because stateful queries write their state after the last row.
             for _ in batches:
                 pass
             return staged
@@ -87,8 +92,10 @@ def stage(
 
 
 class _Stager:
-    """Stages piece after piece, and keeps the last one until the broker has all of it: if the connection is lost before
-    that, it goes again under another number, and the one in hand too.
+    """Stages pieces in order, and keeps the last one until the broker has all of it.
+
+    If the connection is lost before that, the last piece is staged again with another attempt number, and then the
+    current one.
     """
 
     def __init__(
@@ -103,24 +110,24 @@ class _Stager:
         self._last: tuple[int, list[pa.RecordBatch]] | None = None
 
     def stage(self, place: int, piece: list[pa.RecordBatch]) -> None:
-        """Raises FlintError."""
+        """Stage a piece; the broker may confirm it later. Raises FlintError."""
         self._client.call(partial(self._stage, place, piece))
         self._last = place, piece
 
     def finish(self) -> None:
-        """The broker has all of it then. Raises FlintError."""
+        """Wait until the broker has all pieces. Raises FlintError."""
         if self._last is not None:
             self._client.call(self._finish)
 
     def _stage(self, place: int, piece: list[pa.RecordBatch], channel: fc.Channel) -> None:
-        self._go_on(channel)
+        self._resend_if_reconnected(channel)
         self._send(place, piece, channel)
 
     def _finish(self, channel: fc.Channel) -> None:
-        self._go_on(channel)
+        self._resend_if_reconnected(channel)
         channel.wait_for_stage(timeout=CONFIRM_SECONDS)
 
-    def _go_on(self, channel: fc.Channel) -> None:
+    def _resend_if_reconnected(self, channel: fc.Channel) -> None:
         if channel is not self._channel:
             if self._last is not None:
                 self._send(*self._last, channel)
@@ -142,19 +149,19 @@ class _Stager:
 
 
 def place_of(partition: int, number: int) -> int:
-    """Raises FlintError for more than the broker can tell apart."""
+    """The place of a piece: number `number` of a partition. Raises FlintError if the broker has no such place."""
     if partition >= PARTITIONS_MAX:
-        raise FlintError(f"partition {partition} is more than {PARTITIONS_MAX} can be written: coalesce the data")
+        raise FlintError(f"the data has more than {PARTITIONS_MAX} partitions: coalesce the data")
     if number >= PIECES_MAX:
         raise FlintError(
-            f"partition {partition} is larger than can be published at once ({PIECES_MAX} pieces): repartition the "
-            "data, or limit a micro-batch"
+            f"partition {partition} has more than {PIECES_MAX} pieces, which one batch can have: repartition the "
+            "data, or limit micro-batches"
         )
     return partition * PIECES_MAX + number
 
 
 def pieces(batches: Iterator[pa.RecordBatch], most_messages: int) -> Iterator[list[pa.RecordBatch]]:
-    """The rows, in order, in pieces that are neither too many messages nor too many bytes."""
+    """Divide rows, in order, into pieces of at most `most_messages` messages and about PIECE_BYTES bytes."""
     piece: list[pa.RecordBatch] = []
     messages = size = 0
     for batch in batches:
@@ -172,25 +179,25 @@ def pieces(batches: Iterator[pa.RecordBatch], most_messages: int) -> Iterator[li
 
 
 def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], batch_number: int) -> None:
-    """Publish what the tasks staged, on the driver. What is published already stays as it is.
+    """Publish the staged messages of a batch, on the driver. A batch that was committed before is not published again.
 
-    Raises TakenOver when another owner has taken the transactional id, which threw away what was staged.
+    Raises TakenOver if another owner has taken the transactional id, which discarded all staged messages.
     """
     staged = _staged(messages)
-    attempts: dict[int, int] = {}
+    committed_attempts: dict[int, int] = {}
     for one in staged:
-        attempts |= one.attempts
-    if not attempts:
+        committed_attempts |= one.attempts
+    if not committed_attempts:
         return
-    # Who staged with an older epoch did so for nothing, and the broker says it.
+    # The broker refuses the commit if a task has staged with an older epoch.
     epoch = max(one.epoch for one in staged)
-    ordered = dict(sorted(attempts.items()))
+    ordered = dict(sorted(committed_attempts.items()))
     with _fencing_errors(options), ReconnectingClient(options.endpoint, confirms=False, patient=True) as client:
         client.call(lambda channel: channel.stage_commit(options.transactional_id, epoch, batch_number, ordered))
 
 
 def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], batch_number: int) -> None:
-    """Throw away what tasks staged before others failed. What cannot be reached now goes with the next commit."""
+    """Discard the staged messages of a failed batch. If the broker cannot be reached, the next commit discards them."""
     staged = _staged(messages)
     if not staged:
         return
@@ -200,12 +207,13 @@ def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None],
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
-    """Tasks that failed have no message."""
+    """The results of tasks that succeeded; Spark passes None for the others."""
     return [message for message in messages if isinstance(message, Staged)]
 
 
 @contextmanager
 def _fencing_errors(options: WriteOptions) -> Iterator[None]:
+    """Raise refusals of the broker as errors for users: TakenOver, or FlintError for a batch with too many pieces."""
     with user_errors(options.endpoint):
         try:
             yield
@@ -213,12 +221,12 @@ def _fencing_errors(options: WriteOptions) -> Iterator[None]:
             if error.code == PreconditionFailed.code and "taken over" in error.text:
                 raise TakenOver(
                     f"another query or job has taken over the transactionalId '{options.transactional_id}', and "
-                    "whoever comes last goes on: give each its own. This one can go on with another transactionalId "
-                    "only, and may then publish its last micro-batch twice"
+                    "only the last one can continue: give each its own. This one can continue only with another "
+                    "transactionalId, and may then publish its last micro-batch twice"
                 ) from None
             if error.code == PreconditionFailed.code and "attempts: commit or abort" in error.text:
                 raise FlintError(
-                    f"a batch has more pieces than the broker keeps of one ({STAGE_ATTEMPTS_MAX}): set the option "
-                    "batchSize higher, write fewer partitions, or limit a micro-batch (maxMessagesPerTrigger)"
+                    f"a batch has more pieces than the broker keeps for one batch ({STAGE_ATTEMPTS_MAX}): set the "
+                    "option batchSize higher, write fewer partitions, or limit micro-batches (maxMessagesPerTrigger)"
                 ) from None
             raise

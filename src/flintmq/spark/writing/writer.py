@@ -1,8 +1,8 @@
 """The writers that Spark calls: one for a batch, one for micro-batches.
 
-Spark makes a writer to plan a batch, and pickles it for the tasks. A batch's commit is called on that one, too; a
-micro-batch's on another, made for it, in a process that knows neither the query nor what was planned. So what a commit
-needs comes with the messages of the tasks, and only they know the query.
+Spark creates a writer to plan a batch, and pickles it for the tasks. It commits a batch query on the same object. It
+commits a micro-batch on another object, created for that in a process that knows neither the query nor the plan. The
+messages of the tasks, which know the query, therefore contain all that a commit needs.
 """
 
 import secrets
@@ -21,17 +21,17 @@ from flintmq.spark.writing.publisher import publish
 from flintmq.spark.writing.rows import RowEncoder
 from flintmq.spark.writing.staged_publish import Batch
 
-# What Spark tells the tasks of a micro-batch, also of one that foreachBatch writes.
+# Properties that Spark sets for the tasks of a micro-batch, also of one that foreachBatch writes.
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
-# Owns numbered batches that no query makes.
+# The owner of numbered batches that are not of a streaming query.
 _NO_QUERY: Final = "batches"
 
 Messages = list[WriterCommitMessage | None]
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One write. It is a batch of its own, which was never published before, unless it has a number."""
+    """Writes one batch: a new one with a random owner, or the one with the number in the option batchId."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options
@@ -45,8 +45,9 @@ class BatchWriter(DataSourceArrowWriter):
         context = _task()
         if self._options.batch_id is None and context.getLocalProperty(_QUERY_ID):
             raise ConfigurationError(
-                "a micro-batch that foreachBatch writes is published again when it is repeated, unless it has a number"
-                ": give the batch's, which foreachBatch has, as the option batchId; or use deliveryMode at-least-once"
+                "a micro-batch that foreachBatch writes is published again when it is repeated, unless it has a "
+                "number: give the batch's, a parameter of the function, as the option batchId; or use deliveryMode "
+                "at-least-once"
             )
         owner = self._owner or context.getLocalProperty(_QUERY_ID) or _NO_QUERY
         batch = Batch(owner, self._number)
@@ -62,7 +63,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """The micro-batches of a query, which have its id and their numbers from its checkpoint."""
+    """Writes micro-batches. Their owner is the id of the query, and their numbers are those of its checkpoint."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options

@@ -188,7 +188,7 @@ def test_events_that_are_not_published(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_query_numbers_its_batches_itself(tmp_path: Path) -> None:
     """A number that it would not use is refused."""
     source = LakeDataSource({"path": str(tmp_path / "lake"), "transactionalId": "t", "batchId": "1"})
-    with pytest.raises(ConfigurationError, match="are for batches"):
+    with pytest.raises(ConfigurationError, match="are for batch writes"):
         source.streamWriter(SCHEMA, False)
 
 

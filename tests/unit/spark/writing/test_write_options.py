@@ -29,11 +29,11 @@ def test_exactly_once() -> None:
     ("options", "expected"),
     [
         ({"deliveryMode": "once"}, "deliveryMode is 'once': it must be one of at-least-once, dedup, exactly-once"),
-        ({"deliveryMode": "exactly-once"}, "transactionalId is missing: a name by which the broker knows"),
+        ({"deliveryMode": "exactly-once"}, "transactionalId is missing: a name under which the broker remembers"),
         ({"transactionalId": "t"}, "transactionalId is for deliveryMode exactly-once only"),
         ({"batchId": "1"}, "batchId is for deliveryMode exactly-once only"),
         ({**EXACTLY_ONCE, "batchId": "x"}, "batchId is 'x': it must be the number of a micro-batch"),
-        ({**EXACTLY_ONCE, "persistent": "false"}, "leave the option persistent out"),
+        ({**EXACTLY_ONCE, "persistent": "false"}, "remove the option persistent"),
         ({"batchSize": "0"}, "batchSize is 0: it must be a number greater than 0"),
         ({"mandatory": "yes"}, "mandatory is 'yes': it must be true or false"),
         ({"queue": "q"}, "the option queue is for spark.read and spark.readStream only"),
