@@ -68,7 +68,7 @@ def test_something_behind_json(spark: SparkSession) -> None:
     decoded = decode_bodies(given, Body(Kind.JSON, "a INT", OnMismatch.QUARANTINE)).orderBy("offset").collect()
     assert (decoded[0].value.a, decoded[0].mismatch) == (1, None)
     for row in decoded[1:]:
-        assert (row.value, row.mismatch) == (None, "something stands behind its first JSON object"), bytes(row.body)
+        assert (row.value, row.mismatch) == (None, "something follows its JSON object"), bytes(row.body)
 
 
 DECIMALS = "n DECIMAL(10,2), x STRUCT<list: ARRAY<DECIMAL(30,20)>, map: MAP<STRING, DECIMAL(4,0)>>"
@@ -115,7 +115,7 @@ def test_avro(spark: SparkSession) -> None:
     assert (good.value.id, good.value.tags, good.mismatch) == (5, {"a": "b"}, None)
     assert (bad.value, bad.mismatch) == (
         None,
-        "it does not begin with the id of a schema, as a Confluent registry gives it",
+        "it does not begin with a schema id of a Confluent registry",
     )
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Final
 
 import flintmq.client as fc
-from flintmq.base.errors import AccessRefused, ConnectionLost, FlintError, NotFound
+from flintmq.base.errors import AccessRefused, ConfigurationError, ConnectionLost, FlintError, NotFound
 from flintmq.spark.endpoint import Endpoint
 
 # Spark shows the stack trace of an error in a Python worker unless this variable is set. The worker ends after the
@@ -17,6 +17,14 @@ _WORKER_VARIABLES: Final = "PYTHON_WORKER_FACTORY_"
 
 class QueryFailed(FlintError):
     """The broker cannot be reached, or it refuses a request of a query."""
+
+
+def missing_library(format: str, library: str) -> ConfigurationError:
+    """The error for a format of a lake or of bodies whose library cannot be imported."""
+    return ConfigurationError(
+        f"the format {format} needs {library}, which is not installed here: pip install 'flintmq[lake]', for the "
+        "driver and on every executor"
+    )
 
 
 @contextmanager

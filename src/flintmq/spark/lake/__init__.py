@@ -1,1 +1,1 @@
-"""The lake: messages as tables of Parquet files (plain, Delta, Iceberg), written exactly once, and published again."""
+"""Lakes: tables of Parquet files (plain, Delta, Iceberg) to which messages are captured exactly once, and replayed."""

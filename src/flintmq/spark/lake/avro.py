@@ -1,4 +1,4 @@
-"""Bodies in Avro: its schema as Spark's, and bodies as Arrow."""
+"""Decode bodies in Avro: Avro schemas as types of Spark, and bodies as Arrow arrays."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -31,17 +31,16 @@ from pyspark.sql.types import (
 )
 
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.lake.avro_safety import check_safety
+from flintmq.spark.errors import missing_library
+from flintmq.spark.lake.avro_safety import Avro, check_safety
 from flintmq.spark.lake.bodies import Framing
-from flintmq.spark.lake.formats.missing import missing
 
 try:
     from fastavro import parse_schema, schemaless_reader
     from fastavro.schema import SchemaParseException, UnknownType, fingerprint, to_parsing_canonical_form
 except ImportError as error:
-    raise missing("avro", "fastavro") from error
+    raise missing_library("avro", "fastavro") from error
 
-Avro = str | dict[str, Any] | list[Any]
 Convert = Callable[[Any], Any]
 T = TypeVar("T")
 
@@ -66,29 +65,29 @@ _LOGICAL: Final[dict[tuple[str, str], DataType]] = {
     ("long", "local-timestamp-micros"): TimestampNTZType(),
     ("string", "uuid"): StringType(),
 }
-# Values for which Python has a type, and Spark a text.
+# Logical types that fastavro decodes to a Python type, and that become strings in Spark.
 _TEXTS: Final[dict[str, Convert]] = {"uuid": str, "time-millis": str, "time-micros": str}
-# A marker, and the fingerprint of the schema.
+# The marker of single-object encoding, before the fingerprint of the schema.
 _SINGLE_OBJECT: Final = b"\xc3\x01"
-# A marker, and four bytes of an id.
+# The marker of a Confluent registry, before four bytes of a schema id.
 _CONFLUENT: Final = b"\x00"
 _CONFLUENT_BYTES: Final = 5
-# Of bodies that become Arrow at once: as Python's objects, they are a hundred times as large.
+# Bodies are converted to Arrow after so many bytes, because Python objects are a hundred times as large.
 _AT_ONCE_BYTES: Final = 1024 * 1024
-# Spark's decimals have 38 digits at most.
+# Enough digits for Spark's decimals, which have 38 at most.
 _DIGITS: Final = Context(prec=40)
-# Of what Arrow says of a value.
-_SAID_MAX: Final = 200
+# An error quotes so many characters of an error of Arrow.
+_QUOTED_CHARACTERS: Final = 200
 
 
 class Unfit(FlintError):
-    """A body is not what its schema says."""
+    """A body does not match its schema."""
 
 
 def decoded_avro(schema: str, framing: Framing, writers: Mapping[int, str]) -> Column:
-    """A struct of the value and, where there is none, why not. Raises ConfigurationError.
+    """A struct column with the decoded value and the mismatch: the reason if a body cannot be decoded, else null.
 
-    `writers` are the schemas that ids of a registry stand for.
+    `writers` are the schemas of the ids in a registry. Raises ConfigurationError for an unusable schema.
     """
     kind = spark_type(schema)
     check_writers(schema, writers)
@@ -97,19 +96,19 @@ def decoded_avro(schema: str, framing: Framing, writers: Mapping[int, str]) -> C
     def decode(bodies: pa.Array) -> pa.Array:
         return decode_all(schema, framing, writers, result, bodies)
 
-    # Its overloads do not know functions that say by their hints what they are.
+    # The overloads of arrow_udf do not include functions whose kind follows from their type hints.
     return arrow_udf(decode, result)("body")  # type: ignore[call-overload,no-any-return]
 
 
 def spark_type(schema: str) -> DataType:
-    """Raises ConfigurationError for a schema that is none, or that says what Spark has no type for."""
+    """The type of Spark for an Avro schema. Raises ConfigurationError for an invalid, unsafe or unsupported schema."""
     parsed = _parsed(schema)
     check_safety(parsed)
     return _Types().spark(parsed)
 
 
 def check_writers(schema: str, writers: Mapping[int, str]) -> None:
-    """Raises ConfigurationError for a schema by which nothing can be read as the one that is asked for."""
+    """Raises ConfigurationError if bodies of one of `writers` cannot be read as `schema`."""
     wanted = _scales(_loaded(schema), "")
     for number, writer in writers.items():
         parsed = _parsed(writer)
@@ -118,12 +117,12 @@ def check_writers(schema: str, writers: Mapping[int, str]) -> None:
             if wanted.get(path, scale) != scale:
                 raise ConfigurationError(
                     f"the decimal {path.lstrip('.')} has the scale {scale} in the schema of the id {number}, and "
-                    f"{wanted[path]} in the schema that is read: Avro takes one for the other only if they are equal"
+                    f"{wanted[path]} in the schema to read: Avro converts decimals only if their scales are equal"
                 )
 
 
 def _parsed(schema: str) -> Avro:
-    """The schema with each name in full."""
+    """The schema with full names."""
     return _understood(_loaded(schema))
 
 
@@ -133,7 +132,7 @@ def _loaded(schema: str) -> Avro:
     try:
         found: Avro = json.loads(schema)
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"the schema of bodies in Avro is none: {error!r}") from error
+        raise ConfigurationError(f"the schema of bodies in Avro is not JSON: {error!r}") from error
     return found
 
 
@@ -141,12 +140,12 @@ def _understood(schema: Avro) -> Avro:
     try:
         found: Avro = parse_schema(schema)
     except (ValueError, SchemaParseException, UnknownType) as error:
-        raise ConfigurationError(f"the schema of bodies in Avro is none: {error!r}") from error
+        raise ConfigurationError(f"the schema of bodies in Avro is not valid: {error!r}") from error
     return found
 
 
 def _scales(schema: Avro, path: str) -> dict[str, int]:
-    """Of the decimals in a schema, by where they are."""
+    """The scale of each decimal in a schema, by its path."""
     found: dict[str, int] = {}
     if isinstance(schema, list):
         for kind in schema:
@@ -162,9 +161,7 @@ def _scales(schema: Avro, path: str) -> dict[str, int]:
 
 
 def _without_decimals(schema: Any) -> Any:  # noqa: ANN401 - any part of a schema
-    """The same with the bytes that decimals are made of: the library works out each digit of those that are far too
-    large, and takes minutes for a megabyte.
-    """
+    """A schema with bytes instead of decimals, because the library needs minutes for a decimal of a megabyte."""
     if isinstance(schema, list):
         return [_without_decimals(part) for part in schema]
     if not isinstance(schema, dict):
@@ -174,14 +171,15 @@ def _without_decimals(schema: Any) -> Any:  # noqa: ANN401 - any part of a schem
 
 
 class _Types:
-    """A walk through a schema, which defines a name once and refers to it later."""
+    """Converts a schema, in which names are defined once and referred to later."""
 
     def __init__(self) -> None:
         self._named: dict[str, Avro] = {}
-        # Names of what the walk is within: one of them again would be a type without an end.
+        # Names of the types that contain the current one: a type that contains itself would have no end.
         self._within: list[str] = []
 
     def spark(self, schema: Avro) -> DataType:
+        """The type of Spark. Raises ConfigurationError."""
         schema = self._resolved(schema)
         if isinstance(schema, list):
             return self.spark(_only(schema))
@@ -200,7 +198,7 @@ class _Types:
         return logical or self.spark(kind)
 
     def python(self, schema: Avro) -> Convert | None:
-        """What makes of a value as it is decoded one that Arrow takes; None if it is one."""
+        """A function that converts a decoded value for Arrow; None if Arrow accepts the value itself."""
         schema = self._resolved(schema)
         if isinstance(schema, list):
             inner = self.python(_only(schema))
@@ -248,18 +246,18 @@ class _Types:
 
 
 def _only(union: list[Any]) -> Avro:
-    """Of a union, what is not null."""
+    """The type of a union that is not null. Raises ConfigurationError unless there is exactly one."""
     kinds: list[Avro] = [kind for kind in union if kind != "null"]
     if len(kinds) != 1:
         raise ConfigurationError(
-            f"the Avro union {json.dumps(union)} is more than one type or null, and a column is one"
+            f"the Avro union {json.dumps(union)} does not have exactly one type besides null, as a column must"
         )
     return kinds[0]
 
 
 def _simple(name: str) -> DataType:
     if name not in _SIMPLE:
-        raise ConfigurationError(f"the Avro type {name} has no type of Spark")
+        raise ConfigurationError(f"Spark has no type for the Avro type {name}")
     return _SIMPLE[name]
 
 
@@ -268,7 +266,7 @@ def _same(value: Any) -> Any:  # noqa: ANN401 - whatever was decoded
 
 
 def _decimal(precision: int, scale: int, value: bytes) -> Decimal:
-    """Raises Unfit for one of more digits than the schema says."""
+    """A decimal from its unscaled bytes. Raises Unfit if it has more digits than `precision`."""
     unscaled = int.from_bytes(value, "big", signed=True)
     if abs(unscaled) >= 10**precision:
         raise Unfit(f"a decimal has more than the {precision} digits of the schema")
@@ -276,7 +274,7 @@ def _decimal(precision: int, scale: int, value: bytes) -> Decimal:
 
 
 class _Reader:
-    """Bodies of one schema; with `writers`, of those by which they were written, by the ids before them."""
+    """Reads bodies as one schema. With the framing CONFLUENT, the id before a body selects its writer schema."""
 
     def __init__(self, schema: str, framing: Framing, writers: Mapping[int, str]) -> None:
         parsed = _parsed(schema)
@@ -287,14 +285,14 @@ class _Reader:
         self._writers = {number: _understood(_without_decimals(_loaded(writer))) for number, writer in writers.items()}
 
     def value(self, body: bytes) -> Any:  # noqa: ANN401 - what the schema says
-        """Raises Unfit."""
+        """The decoded value of a body. Raises Unfit."""
         if self._framing is Framing.CONFLUENT:
             if len(body) < _CONFLUENT_BYTES or body[:1] != _CONFLUENT:
-                raise Unfit("it does not begin with the id of a schema, as a Confluent registry gives it")
+                raise Unfit("it does not begin with a schema id of a Confluent registry")
             number = int.from_bytes(body[1:_CONFLUENT_BYTES], "big")
             if number not in self._writers:
                 known = ", ".join(map(str, self._writers))
-                raise Unfit(f"its schema has the id {number} in the registry, and known are {known}")
+                raise Unfit(f"its schema has the id {number} in the registry, and the known ids are {known}")
             return self._decoded(self._writers[number], body[_CONFLUENT_BYTES:])
         if not body.startswith(self._header):
             raise Unfit("it does not begin with the fingerprint of the schema")
@@ -305,17 +303,17 @@ class _Reader:
         reader = None if writer == self._schema else self._schema
         try:
             value = schemaless_reader(source, writer, reader)
-        except Exception as error:  # whatever hostile bytes make of a decoder
-            raise Unfit(f"it is no Avro of the schema ({type(error).__name__})") from error
+        except Exception as error:  # malformed bytes raise any error in the library
+            raise Unfit(f"it is not Avro of the schema ({type(error).__name__})") from error
         if source.tell() != len(data):
-            raise Unfit(f"{len(data) - source.tell()} bytes are behind what the schema says")
+            raise Unfit(f"{len(data) - source.tell()} bytes follow the value")
         return self._convert(value)
 
 
 def decode_all(
     schema: str, framing: Framing, writers: Mapping[int, str], result: StructType, bodies: pa.Array
 ) -> pa.Array:
-    """On an executor: a struct for each body."""
+    """Decode bodies on an executor: an array with a struct of value and mismatch for each body."""
     reader = _Reader(schema, framing, writers)
     kind = to_arrow_type(result, timezone="UTC")
     done: list[pa.Array] = []
@@ -336,7 +334,7 @@ def decode_all(
 
 
 def _arrow(rows: list[dict[str, Any]], kind: pa.DataType) -> pa.Array:
-    """What Arrow has no room for does not fit, and what is beside it does."""
+    """Convert rows to Arrow. A value that does not fit its Arrow type becomes a mismatch of its own row only."""
     try:
         return pa.array(rows, kind)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
@@ -347,8 +345,8 @@ def _fitting(row: dict[str, Any], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array([row], kind)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        # Such as a long where the schema says int, which are written in the same way.
-        reason = f"a value does not fit its column: {str(error)[:_SAID_MAX]}"
+        # Avro writes int and long in the same way, so that a long can stand where the schema has an int.
+        reason = f"a value does not fit its column: {str(error)[:_QUOTED_CHARACTERS]}"
         return pa.array([{"value": None, "mismatch": reason}], kind)
 
 

@@ -1,23 +1,27 @@
-"""What a schema of Avro must not have, as then a few bytes would decide how much memory or time a reader takes."""
+"""Refusal of Avro schemas with which a body of a few bytes could take any amount of memory or time."""
 
 from typing import Any, Final
 
 from flintmq.base.errors import ConfigurationError
 
+# A parsed schema, or a part of one.
 Avro = str | dict[str, Any] | list[Any]
 
 _NULL: Final = "null"
 
 
 def check_safety(schema: Avro) -> None:
-    """Raises ConfigurationError. The schema is one whose names are written in full."""
+    """Raises ConfigurationError for a recursive type and for an array whose items take no bytes.
+
+    All names in the schema must be full.
+    """
     _Walk().check(schema)
 
 
 class _Walk:
     def __init__(self) -> None:
         self._named: dict[str, dict[str, Any]] = {}
-        # Names of what the walk is within.
+        # Names of the types that contain the current one.
         self._within: list[str] = []
 
     def check(self, schema: Avro) -> None:
@@ -26,7 +30,7 @@ class _Walk:
                 self.check(kind)
         elif isinstance(schema, str):
             if schema in self._within:
-                # A body could be nested deeper than the library's stack goes.
+                # A body could be nested more deeply than the stack of the library.
                 raise ConfigurationError(f"the Avro type {schema} contains itself, for which Spark has no type")
         elif "name" in schema:
             self._named[schema["name"]] = schema

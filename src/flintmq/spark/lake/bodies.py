@@ -1,4 +1,4 @@
-"""Bodies as columns: what JSON, Avro or text says, and what becomes of a body that says something else."""
+"""Decode bodies in JSON, Avro or text into columns, and handle bodies that do not match."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import DataType, StructType
 
 from flintmq.base.errors import ConfigurationError
@@ -16,10 +16,12 @@ from flintmq.spark.pipelines.definition import check_schema_ids
 
 VALUE: Final = "value"
 MISMATCH: Final = "mismatch"
-_UNFIT: Final = "_unfit"
+_DECODED: Final = "_unfit"
 
 
 class Kind(StrEnum):
+    """The format of bodies."""
+
     BINARY = "binary"
     TEXT = "text"
     JSON = "json"
@@ -27,16 +29,17 @@ class Kind(StrEnum):
 
 
 class OnMismatch(StrEnum):
-    """FAIL: the query fails, and says which message it was. QUARANTINE: a column says why, and the body stays."""
+    """What happens if a body does not match.
+
+    FAIL: the query fails and names the message. QUARANTINE: the column mismatch has the reason, and the body stays.
+    """
 
     FAIL = "fail"
     QUARANTINE = "quarantine"
 
 
 class Framing(StrEnum):
-    """What stands before a body in Avro: nothing, its schema's fingerprint, or the id that a Confluent registry gave
-    its schema.
-    """
+    """The prefix of a body in Avro: none, the fingerprint of its schema, or its schema's id in a Confluent registry."""
 
     NONE = "none"
     SINGLE_OBJECT = "single-object"
@@ -45,12 +48,14 @@ class Framing(StrEnum):
 
 @dataclass(frozen=True)
 class Body:
-    """`schema` is Spark's for JSON ("id BIGINT NOT NULL, name STRING"), and the JSON text of Avro's for Avro.
+    """How bodies are decoded.
 
-    With the framing CONFLUENT, `schema_id` is the id of `schema`, and `writers` has schemas of other ids: what was
-    written by one of these is read as `schema`, as far as Avro's rules allow it. Bodies of other ids do not fit.
+    `schema` is a schema of Spark for JSON ("id BIGINT NOT NULL, name STRING"), and the JSON text of a schema for Avro.
 
-    With `keep`, the column body stays as it came: what is published again is the same, byte by byte.
+    With the framing CONFLUENT, `schema_id` is the id of `schema`, and `writers` has the schemas of other ids. Bodies of
+    these are read as `schema` by Avro's rules of schema resolution. Bodies of unknown ids do not match.
+
+    With `keep`, the column body keeps its bytes, so that a replay publishes the same body.
     """
 
     kind: Kind = Kind.BINARY
@@ -66,14 +71,15 @@ class Body:
 
     @property
     def by_id(self) -> dict[int, str]:
-        """The schema that each known id stands for."""
+        """The schema of each known id."""
         return {**({} if self.schema_id is None else {self.schema_id: self.schema}), **self.writers}
 
 
 def decode_bodies(frame: DataFrame, body: Body) -> DataFrame:
-    """Add the column value, and with QUARANTINE the column mismatch: null where the body fits.
+    """Add the column value, and with QUARANTINE the column mismatch, which is null if the body matches.
 
-    Raises ConfigurationError. A body that does not fit fails the query when it is read.
+    Raises ConfigurationError for a wrong schema, or if the data has such columns already. With FAIL, a body that does
+    not match fails the query when it is read.
     """
     if body.kind is Kind.BINARY:
         return frame
@@ -82,21 +88,21 @@ def decode_bodies(frame: DataFrame, body: Body) -> DataFrame:
             raise ConfigurationError(f"the data has a column {name} already, which decoding adds: rename it")
     if "body" not in frame.columns:
         raise ConfigurationError("the data has no column body to decode")
-    decoded = frame.withColumn(_UNFIT, _decoded(body))
-    value, reason = F.col(f"{_UNFIT}.value"), F.col(f"{_UNFIT}.mismatch")
+    decoded = frame.withColumn(_DECODED, _decoded(body))
+    value, reason = F.col(f"{_DECODED}.value"), F.col(f"{_DECODED}.mismatch")
     if body.on_mismatch is OnMismatch.FAIL:
         decoded = decoded.withColumn(
-            VALUE, F.when(reason.isNull(), value).otherwise(F.raise_error(_said(frame, reason)))
+            VALUE, F.when(reason.isNull(), value).otherwise(F.raise_error(_error_text(frame, reason)))
         )
     else:
         decoded = decoded.withColumn(VALUE, value).withColumn(MISMATCH, reason)
     if not body.keep:
         decoded = decoded.withColumn("body", F.when(reason.isNotNull(), F.col("body")))
-    return decoded.drop(_UNFIT)
+    return decoded.drop(_DECODED)
 
 
 def _decoded(body: Body) -> Column:
-    """A struct of the value and, where there is none, why not."""
+    """A struct column with the decoded value and the mismatch: the reason if a body cannot be decoded, else null."""
     if body.kind is Kind.AVRO:
         from flintmq.spark.lake.avro import decoded_avro  # noqa: PLC0415 - needs a library that others do not
 
@@ -116,11 +122,11 @@ def _fields(schema: str) -> StructType:
         said = str(error).strip().partition("\n")[0]
         raise ConfigurationError(f"the schema {schema!r} of bodies in JSON is not understood: {said}") from error
     if not isinstance(found, StructType):
-        raise ConfigurationError(f"the schema {schema!r} of bodies in JSON has no fields: say 'name TYPE, ...'")
+        raise ConfigurationError(f"the schema {schema!r} of bodies in JSON has no fields: write 'name TYPE, ...'")
     return found
 
 
-def _said(frame: DataFrame, reason: Column) -> Column:
+def _error_text(frame: DataFrame, reason: Column) -> Column:
     where = [F.lit("a message")]
     if "offset" in frame.columns:
         where = [F.lit("the message at offset "), F.col("offset").cast("string")]
@@ -131,6 +137,6 @@ def _said(frame: DataFrame, reason: Column) -> Column:
         F.lit(" does not fit: "),
         reason,
         F.lit(
-            ". To go on, and keep such bodies beside the others with the reason, say quarantine for what does not fit"
+            ". To continue, and keep such bodies together with the reason, choose quarantine for bodies that do not fit"
         ),
     )

@@ -1,4 +1,4 @@
-"""Queues to the lake: a query that reads one, decodes bodies, and adds files in windows of a size or a time."""
+"""Capture a queue to a lake: a streaming query reads it, decodes bodies, and adds files batch by batch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,12 +19,13 @@ Transform = Callable[[DataFrame], DataFrame]
 
 @dataclass(frozen=True)
 class Window:
-    """A batch is made when so many messages are there, or so long after the first of them came: what is first."""
+    """The trigger of a batch: it has `messages` messages, or `seconds` have passed since its first message came."""
 
     messages: int = 500_000
     seconds: int = 60
 
     def options(self) -> dict[str, str]:
+        """The window as options of format("flintmq"). Raises ConfigurationError."""
         if self.messages < 1 or self.seconds < 1:
             raise ConfigurationError("a window has at least one message and one second")
         return {
@@ -46,11 +47,13 @@ def capture(
     available_now: bool = False,
     name: str | None = None,
 ) -> StreamingQuery:
-    """Start to capture: `source` are options of format("flintmq"), `lake` those of format("flintmq_lake").
+    """Start to capture a queue to a lake, and return the running query.
 
-    All columns there are of a message are captured, from its queue's oldest message on, unless `source` says
-    otherwise. With `available_now`, what is there is captured, and the query ends. Raises ConfigurationError, and what
-    Spark raises.
+    `source` are options of format("flintmq"), and `lake` options of format("flintmq_lake"). Unless `source` has other
+    options, the query captures all columns of messages, from the oldest message of the queue on. `checkpoint` is the
+    directory of the query's progress. `body` decodes bodies, and `transform` changes the decoded data frame. With
+    `available_now`, the query captures the messages that exist, and ends; if not, `window` limits its batches. `name`
+    is the name of the query. Raises ConfigurationError and errors of Spark.
     """
     options = {
         **_defaults(spark, source, lake),
@@ -67,18 +70,18 @@ def capture(
 
 
 def _defaults(spark: SparkSession, source: Mapping[str, str], lake: Mapping[str, str]) -> dict[str, str]:
-    said = {option.lower() for option in source}
+    given = {option.lower() for option in source}
     found = {}
-    if said.isdisjoint({"columns", "includeproperties", "includeheaders"}):
+    if given.isdisjoint({"columns", "includeproperties", "includeheaders"}):
         left_out = {GENERATION} - _columns(spark, lake)
         found["columns"] = ",".join(name for name in READABLE if name not in left_out)
-    if said.isdisjoint({"startingoffsets", "startingoffsetsbytimestamp"}):
+    if given.isdisjoint({"startingoffsets", "startingoffsetsbytimestamp"}):
         found["startingOffsets"] = "earliest"
     return found
 
 
 def _columns(spark: SparkSession, lake: Mapping[str, str]) -> set[str]:
-    """Those of the lake, which keeps them: earlier versions knew fewer columns. A lake that is to be made has all."""
+    """The columns of the lake, which never change; earlier versions had fewer. All columns if there is no lake yet."""
     names = {name.lower() for name in READ_NAMES}
     options = {name: value for name, value in lake.items() if name.lower() in names}
     try:

@@ -1,19 +1,19 @@
-"""A file of a lake, as its manifest keeps it."""
+"""Files and batches of a lake, as its manifest has them."""
 
 from dataclasses import dataclass, field
 from typing import Final
 
-# Spark's and Hive's way to say null in the name of a directory.
+# Spark's and Hive's text for null in the name of a partition directory.
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A Parquet file with rows of one queue (if rows have one) and one value of each partition column.
+    """A Parquet file with rows of one queue (if rows have that column) and one value of each partition column.
 
-    `path` is below the lake's own; times are microseconds since 1970, as the column `timestamp` has them. First and
-    last are the lowest and highest, and `generation` is the highest value of that column. What rows do not have is
-    None.
+    `path` is relative to the lake. The bounds are the lowest and the highest values of the columns offset and
+    timestamp, the latter in microseconds since 1970. `generation` is the highest value of that column. A field is None
+    if rows do not have the column.
     """
 
     path: str
@@ -28,15 +28,15 @@ class DataFile:
     generation: int | None = None
 
     def order(self) -> tuple[int, str, int, str]:
-        """Older messages come first; within a queue, in its order."""
+        """The sort key of files: older messages first, and messages of a queue in their order."""
         return self.first_timestamp_us or 0, self.queue or "", self.first_offset or 0, self.path
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What one micro-batch of a query (or one whole batch query) adds to a lake, all of it or nothing.
+    """The files that one micro-batch, or one batch query, adds to a lake: all of them or none.
 
-    With `goes_on`, there will be others of this query, with higher numbers.
+    With `goes_on`, the query repeats a failed batch, and its later batches have higher numbers.
     """
 
     query: str

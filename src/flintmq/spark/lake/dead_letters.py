@@ -1,10 +1,10 @@
-"""Dead letters in the lake: why and where they died as columns, what they come to, and a way back for some of them."""
+"""Dead letters in a lake: columns with the reasons, a summary, and the redrive of a selection."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
@@ -14,7 +14,7 @@ from flintmq.spark.lake.bodies import Body
 from flintmq.spark.lake.capture import Window, capture
 from flintmq.spark.lake.replay import replay
 
-# How often, and where, a message died; the broker says it once for each pair of queue and reason, the latest first.
+# The header with the history of a dead letter: one entry for each pair of queue and reason, the latest first.
 _DEATHS: Final = "x-death"
 _DEATH: Final = StructType(
     [
@@ -35,7 +35,7 @@ DEATH_COLUMNS: Final = (
     "death_time",
     "deaths",
 )
-# What brokers write of a message's deaths and deliveries. One that comes back begins anew.
+# Headers of brokers about deaths and deliveries. A redriven message does not keep them.
 _HISTORY: Final = (
     _DEATHS,
     "x-first-death-reason",
@@ -47,14 +47,19 @@ _HISTORY: Final = (
     "x-delivery-count",
     "x-acquired-count",
 )
-# Further addresses: of a message that goes back to one queue, the others had theirs.
+# Headers with further addresses. A message that returns to one queue does not keep them, because the others had it.
 _FURTHER: Final = ("CC", "BCC")
 
 
 def with_deaths(frame: DataFrame) -> DataFrame:
-    """Add DEATH_COLUMNS: of the latest death, and `deaths`, all of them. Raises ConfigurationError without headers."""
+    """Add DEATH_COLUMNS: those of the latest death, and `deaths` with all of them.
+
+    Raises ConfigurationError if the data has no column headers.
+    """
     if HEADERS not in frame.columns:
-        raise ConfigurationError(f"the data has no column {HEADERS}, which tells how messages died: read it, too")
+        raise ConfigurationError(
+            f"the data has no column {HEADERS}, which has the reasons of dead letters: read it, too"
+        )
     found = F.from_json(F.col(HEADERS)[_DEATHS], ArrayType(_DEATH))
     deaths = F.transform(found, _death)
     latest = F.get(deaths, F.lit(0))
@@ -70,14 +75,14 @@ def with_deaths(frame: DataFrame) -> DataFrame:
     return frame.withColumns(columns)
 
 
-def _death(said: Column) -> Column:
+def _death(entry: Column) -> Column:
     return F.struct(
-        said["reason"].alias("reason"),
-        said["queue"].alias("queue"),
-        said["exchange"].alias("exchange"),
-        said["routing-keys"].alias("routing_keys"),
-        said["count"].alias("count"),
-        F.timestamp_seconds(said["time"]).alias("time"),
+        entry["reason"].alias("reason"),
+        entry["queue"].alias("queue"),
+        entry["exchange"].alias("exchange"),
+        entry["routing-keys"].alias("routing_keys"),
+        entry["count"].alias("count"),
+        F.timestamp_seconds(entry["time"]).alias("time"),
     )
 
 
@@ -92,7 +97,11 @@ def capture_dead_letters(
     available_now: bool = False,
     name: str | None = None,
 ) -> StreamingQuery:
-    """As `capture`, with DEATH_COLUMNS; by day and reason, unless `lake` says how it is partitioned."""
+    """Start to capture a queue of dead letters, with DEATH_COLUMNS, and return the running query.
+
+    The lake is partitioned by day and reason unless `lake` has the option partitionBy. The parameters are those of
+    `capture`. Raises ConfigurationError and errors of Spark.
+    """
     options = {"partitionBy": "day,death_reason", **lake}
     return capture(
         spark,
@@ -108,7 +117,7 @@ def capture_dead_letters(
 
 
 def summary(frame: DataFrame) -> DataFrame:
-    """What dead letters come to: a row for each reason, queue and address, the most frequent first."""
+    """Count dead letters: a row for each reason, queue and address, the most frequent first."""
     counted = (
         _known(frame)
         .groupBy("death_reason", "death_queue", "death_exchange", "death_routing_key")
@@ -132,14 +141,15 @@ def redrive(
     to_exchange: bool = False,
     name: str | None = None,
 ) -> StreamingQuery:
-    """Publish a selection of a lake's dead letters again: to the queue where each one died, and to no other.
+    """Publish a selection of a lake's dead letters again, and return the running query.
 
-    With `to_exchange`, to the exchange and with the routing key that had brought it there, and so to whoever is bound
-    now. `where` is SQL over all columns, DEATH_COLUMNS among them. Otherwise as `replay`; each selection needs a
-    checkpoint of its own. Letters without a history do not go anywhere.
+    Each message goes to the queue where it died, and to no other. With `to_exchange`, it goes to its original exchange
+    with its original routing key, and so to all queues that are bound now. `where` is SQL over all columns, including
+    DEATH_COLUMNS. Messages without a history are not published. The other parameters are those of `replay`; each
+    selection needs a checkpoint of its own. Raises ConfigurationError and errors of Spark.
     """
     if not where.strip():
-        raise ConfigurationError("say which dead letters go back, in SQL, like \"death_reason = 'rejected'\"")
+        raise ConfigurationError("say which dead letters go back, in SQL, such as \"death_reason = 'rejected'\"")
 
     def back(frame: DataFrame) -> DataFrame:
         known = _known(frame).where("death_queue IS NOT NULL").where(where)

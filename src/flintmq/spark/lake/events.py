@@ -1,4 +1,4 @@
-"""An event for each file that a lake has got: consumers of a queue learn of it without looking at directories."""
+"""Events about new files of a lake, for consumers that would otherwise have to list directories."""
 
 import json
 from hashlib import sha256
@@ -13,10 +13,10 @@ FILE_CREATED: Final = "lake.file.created"
 
 
 def announce(events: Events, place: LakeLocation, batch: Batch) -> None:
-    """Publish them, all or none, and once for a batch of a streaming query. Raises FlintError.
+    """Publish an event for each file of a batch. Raises FlintError.
 
-    Their message-ids are the names of the files: a batch that has no query to go on with is published with confirms,
-    and a queue that deduplicates drops what comes again.
+    The events of a streaming query are published exactly once, all together. Those of a batch query are published with
+    confirms, at least once. Their message-ids are the names of the files, so that queues can deduplicate them.
     """
     messages = [_event(events, place, batch, file) for file in batch.files]
     with ReconnectingClient(events.endpoint, confirms=True, patient=True) as client:
@@ -28,12 +28,12 @@ def announce(events: Events, place: LakeLocation, batch: Batch) -> None:
 
 
 def _digest(place: LakeLocation) -> str:
-    """One query may write to several lakes, each of which has its batches' events, however its path is written."""
+    """A digest that identifies a lake, because one query may write to several lakes."""
     return sha256(f"{place.root}\n{place.table}".encode()).hexdigest()[:16]
 
 
 def _publish_once(channel: fc.Channel, name: str, batch: Batch, messages: list[fc.Publish]) -> None:
-    """Staged, and committed as the batch that it is: the broker knows the last one of each query and lake."""
+    """Stage and commit the events under the number of the batch, which the broker remembers for each query and lake."""
     stage = channel.stage_open(name, batch.query)
     if stage.last_batch >= batch.number or not channel.stage_select(name, stage.epoch, batch.number, 0, 0):
         return
@@ -43,7 +43,7 @@ def _publish_once(channel: fc.Channel, name: str, batch: Batch, messages: list[f
 
 
 def _event(events: Events, place: LakeLocation, batch: Batch, file: DataFile) -> fc.Publish:
-    said = {
+    content = {
         "event": FILE_CREATED,
         "lake": place.path,
         "format": place.format,
@@ -63,10 +63,10 @@ def _event(events: Events, place: LakeLocation, batch: Batch, file: DataFile) ->
     properties = fc.Properties(
         content_type="application/json", delivery_mode=2, message_id=_identity(file), type=FILE_CREATED
     )
-    body = json.dumps(said).encode()
+    body = json.dumps(content).encode()
     return fc.Publish(events.exchange, events.routing_key, body, fc.encode_properties(properties))
 
 
 def _identity(file: DataFile) -> str:
-    """Names of files are random, and so alike in no two lakes."""
+    """The name of the file, which is random and therefore unique among all lakes."""
     return file.path.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""What a task writes: Parquet files that are complete and on the disk before anybody is told of them."""
+"""The Parquet files of a task: they are complete and synced before the driver knows of them."""
 
 import os
 from collections.abc import Iterator
@@ -18,18 +18,21 @@ from flintmq.spark.lake.layout import Layout, partition_text
 from flintmq.spark.lake.options import LakeFormat, LakeWriteOptions
 from flintmq.spark.lake.paths import new_path, remove_files, written_path
 
-# Rows wait in memory until they make a row group of this size: smaller ones cost readers more than they spare.
+# Rows stay in memory until they make a row group of this size, because smaller ones make reads slower.
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
-# What waits in all files of a task together; with many, row groups are smaller.
+# The limit for waiting rows in all files of a task together. With many files, row groups are smaller.
 WAITING_MAX_BYTES: Final = 128 * 1024 * 1024
-# Files that a task fills at a time. Beyond that, the fullest is ended: many values make many small files.
+# The most open files of a task. To open another one, the task completes the largest.
 OPEN_FILES_MAX: Final = 64
 
 Key = tuple[object, ...]
 
 
 class TaskFiles:
-    """Rows in, files out: one for each queue and each value of the partition columns, or more if they grow large."""
+    """Writes rows to files: at least one for each queue and each combination of values of the partition columns.
+
+    The names of files begin with `attempt`.
+    """
 
     def __init__(self, options: LakeWriteOptions, layout: Layout, attempt: str) -> None:
         self._options = options
@@ -37,34 +40,36 @@ class TaskFiles:
         self._attempt = attempt
         queue = ("queue",) if "queue" in layout.schema.names else ()
         self._keys = [*dict.fromkeys((*queue, *layout.partition_by))]
-        self._open: dict[Key, _Growing] = {}
+        self._open: dict[Key, _OpenFile] = {}
         self._done: list[DataFile] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
+        """Write rows. Raises ConfigurationError for a value that a partition column cannot have."""
         for key, rows in self._by_key(self._layout.kept(batch)):
-            growing = self._open.get(key)
-            if growing is None:
+            file = self._open.get(key)
+            if file is None:
                 self._make_room()
-                growing = self._open[key] = _Growing(
+                file = self._open[key] = _OpenFile(
                     self._options, self._layout, self._attempt, dict(zip(self._keys, key, strict=True))
                 )
-            growing.add(rows)
-            if growing.size_bytes >= self._options.max_file_bytes:
+            file.add(rows)
+            if file.size_bytes >= self._options.max_file_bytes:
                 self._end(key)
-        while sum(growing.waiting_bytes for growing in self._open.values()) > WAITING_MAX_BYTES:
-            max(self._open.values(), key=lambda growing: growing.waiting_bytes).write()
+        while sum(file.waiting_bytes for file in self._open.values()) > WAITING_MAX_BYTES:
+            max(self._open.values(), key=lambda file: file.waiting_bytes).write()
 
     def end(self) -> list[DataFile]:
-        """All files, synced."""
+        """Complete all files, sync them, and return them."""
         for key in [*self._open]:
             self._end(key)
         return self._done
 
     def discard(self) -> None:
-        for growing in self._open.values():
-            # What ended the task is told, and not what that makes of its files.
+        """Remove all files, after an error."""
+        for file in self._open.values():
+            # The error that ended the task is raised, and not those that follow from it.
             with suppress(OSError, pa.ArrowException):
-                growing.discard()
+                file.discard()
         remove_files(self._options, self._done)
 
     def _make_room(self) -> None:
@@ -72,7 +77,7 @@ class TaskFiles:
             self._end(max(self._open, key=lambda key: self._open[key].size_bytes))
 
     def _end(self, key: Key) -> None:
-        # One that cannot be ended (on a full disk, say) stays among those that are discarded.
+        # A file that cannot be completed, for example on a full disk, stays in _open, so that it is discarded.
         self._done.append(self._open[key].end())
         del self._open[key]
 
@@ -89,7 +94,7 @@ class TaskFiles:
             count *= len(column.dictionary)
             codes = codes * len(column.dictionary) + column.indices.to_numpy()
             if count > batch.num_rows:
-                # As few as there are: those of many columns do not fit, and rows would get under another key.
+                # Renumber the codes. The products of many columns would overflow, and rows would get a wrong key.
                 codes = np.unique(codes, return_inverse=True)[1]
                 count = batch.num_rows
         if (codes == codes[0]).all():
@@ -106,12 +111,12 @@ class TaskFiles:
             try:
                 found.append(column[row].as_py())
             except OverflowError:
-                raise _far(name) from None
+                raise _time_error(name) from None
         return tuple(found)
 
 
-class _Growing:
-    """A file that is being written."""
+class _OpenFile:
+    """A file that a task is writing."""
 
     def __init__(self, options: LakeWriteOptions, layout: Layout, attempt: str, key: dict[str, object]) -> None:
         """Raises ConfigurationError for a value of a partition column that no directory can be named after."""
@@ -120,7 +125,7 @@ class _Growing:
         self._path = new_path(options.place.format, self._partition, attempt)
         self._file = written_path(options, self._path)
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        # Delta's log and Hive's directories say what the value of a partition column is; Iceberg reads it in the file.
+        # Delta's log and Hive's directories have the values of partition columns; Iceberg reads them in the file.
         self._is_iceberg = options.place.format is LakeFormat.ICEBERG
         left_out = () if self._is_iceberg else layout.partition_by
         kept = [field for field in layout.arrow if field.name not in left_out]
@@ -190,7 +195,7 @@ class _Growing:
 
 
 class _Bounds:
-    """The lowest and highest value of a column, if there is one of this type."""
+    """The lowest and the highest value of a column, as 64-bit integers; None without a column of this type."""
 
     def __init__(self, column: str, type: pa.DataType, layout: Layout) -> None:
         place = layout.arrow.get_field_index(column)
@@ -210,7 +215,7 @@ class _Bounds:
 
 
 def _check_times(file: Path) -> None:
-    """Raises ConfigurationError for what PyIceberg cannot count with: it would not take the batch, ever."""
+    """Raises ConfigurationError for times that PyIceberg cannot represent, because it could never add the file."""
     metadata = pq.read_metadata(file)
     for group in range(metadata.num_row_groups):
         for place in range(metadata.num_columns):
@@ -219,18 +224,18 @@ def _check_times(file: Path) -> None:
                 if column.statistics is not None and column.statistics.has_min_max:
                     _ = column.statistics.min, column.statistics.max
             except OverflowError:
-                raise _far(column.path_in_schema) from None
+                raise _time_error(column.path_in_schema) from None
 
 
-def _far(column: str) -> ConfigurationError:
+def _time_error(column: str) -> ConfigurationError:
     return ConfigurationError(
-        f"the column {column} has a time that is not between the years 1 and 9999, which is not to be had here: make "
-        "it null before it is written"
+        f"the column {column} has a time that is not between the years 1 and 9999, which cannot be written here: set "
+        "it to null before"
     )
 
 
 def sync(path: Path) -> None:
-    """Until then a loss of power may take a file, or its name in a directory."""
+    """Sync a file or a directory to disk: before that, a loss of power may take the file or its name."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

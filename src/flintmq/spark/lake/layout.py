@@ -1,4 +1,4 @@
-"""What rows of a lake look like: the columns that come, the partition columns made of their time, and both in Arrow."""
+"""The layout of a lake's rows: columns of the data, and partition columns that are computed from a timestamp."""
 
 from collections.abc import Callable
 from typing import Final
@@ -32,25 +32,25 @@ _PARTITION_TYPES: Final = (BooleanType, ByteType, DateType, IntegerType, LongTyp
 
 
 class Layout:
-    """Rows as they come, and as they are kept."""
+    """The schema of a lake, for Spark and for Arrow, and the conversion of rows to it."""
 
     def __init__(self, schema: StructType, partition_by: tuple[str, ...], time_column: str) -> None:
-        """Raises ConfigurationError for a partition column that there is not, or that cannot be one."""
+        """Raises ConfigurationError for a partition column that does not exist or has an unsuitable type."""
         self.partition_by = partition_by
         self._time_column = time_column
         self._made = [name for name in partition_by if name not in schema.names]
         for name in self._made:
             self._check_made(name, schema)
         made = [StructField(name, _OF_TIME[name][0]) for name in self._made]
-        # What is null later is not known before: a lake has columns that may be.
+        # All columns of a lake are nullable, because later data may have nulls.
         came = [StructField(field.name, field.dataType) for field in schema.fields]
         self.schema = StructType([*came, *made])
         for name in partition_by:
             kind = self.schema[name].dataType
             if not isinstance(kind, _PARTITION_TYPES):
                 raise ConfigurationError(
-                    f"the column {name} is {kind.simpleString()}, by which a lake is not partitioned: cast it to "
-                    "string, or to a date or an integer"
+                    f"the column {name} is {kind.simpleString()}, by which a lake cannot be partitioned: cast it to "
+                    "a string, a date or an integer"
                 )
         if len(partition_by) == len(self.schema.names):
             raise ConfigurationError("a lake needs a column that it is not partitioned by")
@@ -60,17 +60,17 @@ class Layout:
         if name not in _OF_TIME:
             raise ConfigurationError(
                 f"there is no column {name} to partition by: the data has {', '.join(schema.names)}, and "
-                f"{', '.join(_OF_TIME)} are made of its time"
+                f"{', '.join(_OF_TIME)} are computed from its time"
             )
         time = self._time_column
         if time not in schema.names or not isinstance(schema[time].dataType, TimestampType):
             raise ConfigurationError(
-                f"{name} is made of the column {time}, which the data does not have as a timestamp: name another with "
-                "the option timeColumn"
+                f"{name} is computed from the column {time}, which the data does not have as a timestamp: name another "
+                "one with the option timeColumn"
             )
 
     def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with their partition columns, in the types of the lake."""
+        """Rows with their partition columns, cast to the types of the lake."""
         columns = [
             batch.column(place).cast(field.type)
             for place, field in zip(range(batch.num_columns), self.arrow, strict=False)
@@ -82,7 +82,7 @@ class Layout:
 
 
 def partition_text(value: object) -> str | None:
-    """A value of a partition column as Delta's log and Hive's directories have it."""
+    """The text of a partition column's value in Delta's log and in Hive's directories."""
     if value is None:
         return None
     if isinstance(value, bool):

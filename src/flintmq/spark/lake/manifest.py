@@ -1,12 +1,12 @@
-"""What was decided for good: which files are a lake's, batch by batch, and what its columns are.
+"""The manifest of a lake: its columns, and the files of each batch. What it says is final.
 
-A batch of a query is one file below _flintmq/manifest, which only one can create. It is decided before the table hears
-of it. Whoever does the batch again, after a crash in between or beside another driver, finds the decision and
-completes that one, and its own files are removed. Names of files are the batch's for good, so completing twice is
-completing once.
+Each batch of a query is one file in _flintmq/manifest, which only one driver can create. The batch is decided there
+before it is added to the table. A driver that repeats the batch, after a crash or beside another driver, finds the
+decision, completes the decided batch and removes its own files. The decided file names do not change, so a batch can be
+completed repeatedly.
 
-Old batches of a query are put together, a thousand in a file. That one counts before a file of one of its batches, as
-somebody who was very late may have created it anew.
+Old batches of a query are compacted, a thousand into one file. Such a file takes precedence over the file of one of its
+batches, which a very late driver may have created again.
 """
 
 import json
@@ -27,19 +27,19 @@ from flintmq.spark.lake.paths import INTERNAL
 
 _BATCHES: Final = f"{INTERNAL}/manifest"
 _DESCRIPTION: Final = f"{INTERNAL}/lake.json"
-# Of the files that say what is in a lake; a reader of another one does not guess.
+# The version of the manifest's files. A file of another version is refused.
 VERSION: Final = 1
-# Of a query that writes many batches, so many are put together; so many of the newest stay alone.
-TOGETHER: Final = 1000
-ALONE: Final = 100
+# The number of batches in a compacted file, and the number of newest batches that are not compacted.
+COMPACTED_BATCHES: Final = 1000
+UNCOMPACTED_BATCHES: Final = 100
 
 
 class LakeDamaged(FlintError):
-    """A lake lacks what its manifest says is there."""
+    """A lake lacks files that its manifest has, or its manifest is unreadable."""
 
 
 class Description:
-    """What a lake is; it stays that."""
+    """The format, the columns and the partition columns of a lake, which never change."""
 
     def __init__(self, format: LakeFormat, schema: StructType, partition_by: tuple[str, ...]) -> None:
         self.format = format
@@ -48,11 +48,13 @@ class Description:
 
 
 class Manifest:
+    """The manifest of the lake in the directory `root`."""
+
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def description(self) -> Description | None:
-        """None where no lake of ours was begun. Raises FlintError."""
+        """The description of the lake; None if there is no manifest. Raises FlintError."""
         found = _read(self._root / _DESCRIPTION)
         if found is None:
             return None
@@ -60,7 +62,7 @@ class Manifest:
         return Description(LakeFormat(found["format"]), schema, tuple(found["partition_by"]))
 
     def check(self, wanted: Description) -> None:
-        """Raises ConfigurationError unless rows of this kind can be added."""
+        """Raises ConfigurationError if rows of the layout `wanted` cannot be added to the lake."""
         there = self.description()
         if there is None:
             return
@@ -81,39 +83,40 @@ class Manifest:
             )
 
     def describe(self, wanted: Description) -> None:
-        """Say what the lake is, unless that has been said. Raises ConfigurationError."""
-        said = {
+        """Write the description unless there is one. Raises ConfigurationError if that one differs."""
+        content = {
             "version": VERSION,
             "format": wanted.format.value,
             "schema": wanted.schema.jsonValue(),
             "partition_by": wanted.partition_by,
         }
-        if not _create(self._root / _DESCRIPTION, said):
+        if not _create(self._root / _DESCRIPTION, content):
             self.check(wanted)
 
     def decide(self, batch: Batch) -> Batch:
-        """The batch as it is for good: this one, or what was decided before. Raises FlintError."""
-        if _find(self._together(batch.query, batch.number), batch.number) is None:
-            _create(self._path(batch.query, batch.number), {"version": VERSION, **_said(batch)})
+        """Decide a batch, and return the decided one: this one, or an earlier one of this number. Raises FlintError."""
+        if _find(self._compacted(batch.query, batch.number), batch.number) is None:
+            _create(self._path(batch.query, batch.number), {"version": VERSION, **_content(batch)})
         decided = self.batch(batch.query, batch.number)
         if decided is None:
             path = self._path(batch.query, batch.number)
             raise LakeDamaged(f"the manifest {path} was written and is not there: somebody removed it meanwhile")
-        if batch.number % ALONE == 0:
-            self._put_together(batch.query)
+        if batch.number % UNCOMPACTED_BATCHES == 0:
+            self._compact(batch.query)
         return decided
 
     def batch(self, query: str, number: int) -> Batch | None:
-        found = _find(self._together(query, number), number)
+        """The decided batch of this number; None if it is not decided. Raises FlintError."""
+        found = _find(self._compacted(query, number), number)
         if found is None:
-            alone = _batches(self._path(query, number))
-            # Where it is gone now, it has been put together with others meanwhile.
-            found = _find(self._together(query, number) if alone is None else alone, number)
+            single = _batches(self._path(query, number))
+            # If its file is gone by now, it was compacted meanwhile.
+            found = _find(self._compacted(query, number) if single is None else single, number)
         return found
 
-    def _together(self, query: str, number: int) -> list[Batch]:
-        """This batch and those it was put together with."""
-        for path in self._files(query, together=True):
+    def _compacted(self, query: str, number: int) -> list[Batch]:
+        """The batches of the compacted file that has this one; empty if there is none."""
+        for path in self._files(query, only_compacted=True):
             first, last = _numbers(path)
             found = _batches(path) if first <= number <= last else None
             if found is not None and _find(found, number) is not None:
@@ -121,58 +124,65 @@ class Manifest:
         return []
 
     def head(self, query: str) -> int | None:
-        """The last batch of this one."""
+        """The number of the last batch of a query; None if it has none."""
         return max((_numbers(path)[1] for path in self._files(query)), default=None)
 
     def heads(self) -> dict[str, int]:
-        """The last batch of each query."""
+        """The number of the last batch of each query."""
         found = {query: self.head(query) for query in _listed_in(self._root / _BATCHES)}
         return {query: head for query, head in found.items() if head is not None}
 
     def batches(self, up_to: dict[str, int]) -> Iterator[Batch]:
-        """All that were decided up to these, query by query. Raises FlintError."""
+        """All decided batches up to these numbers, query by query. Raises FlintError."""
         for query, last in sorted(up_to.items()):
             done: set[int] = set()
             files = self._files(query)
-            # A listing may leave out what comes while it is made. But not what was there before: where it has no parts
-            # because they went, the whole has come, and the next listing has that.
-            files = sorted({*files, *self._files(query, together=True)}, key=_order)
+            # A listing may lack files that are created while it is made, but not older ones. If it lacks batches that
+            # were compacted meanwhile, the second listing has the compacted file.
+            files = sorted({*files, *self._files(query, only_compacted=True)}, key=_order)
             for path in files:
                 first = _numbers(path)[0]
-                if first > last or (_is_alone(path) and first in done):
+                if first > last or (_is_single(path) and first in done):
                     continue
                 found = _batches(path)
                 if found is None:
-                    found = self._together(query, first)
+                    found = self._compacted(query, first)
                 if not found:
                     raise LakeDamaged(f"the manifest {path} was there and is gone: somebody removed it")
-                # Where a driver died while it put some together, they may be in the next such file as well.
+                # If a driver died while it compacted batches, the next compacted file may have them as well.
                 new = [batch for batch in found if batch.number <= last and batch.number not in done]
                 done.update(batch.number for batch in new)
                 yield from new
 
-    def _files(self, query: str, together: bool = False) -> list[Path]:
-        """Of a query, or those of many batches only: by their first batches, those of many before those of one."""
+    def _files(self, query: str, only_compacted: bool = False) -> list[Path]:
+        """The files of a query in order of their first batches, compacted ones first; `only_compacted` selects only
+        those.
+        """
         folder = self._root / _BATCHES / query
         paths = [folder / name for name in _listed_in(folder) if name.endswith(".json")]
-        return sorted((path for path in paths if not (together and _is_alone(path))), key=_order)
+        return sorted((path for path in paths if not (only_compacted and _is_single(path))), key=_order)
 
-    def _put_together(self, query: str) -> None:
-        """Whoever reads meanwhile finds each batch: the whole is there before a part of it goes."""
-        alone = [path for path in self._files(query) if _is_alone(path)][:-ALONE]
-        if len(alone) < TOGETHER:
+    def _compact(self, query: str) -> None:
+        """Compact old batches.
+
+        Readers find each batch at any time: the compacted file exists before parts are removed.
+        """
+        single = [path for path in self._files(query) if _is_single(path)][:-UNCOMPACTED_BATCHES]
+        if len(single) < COMPACTED_BATCHES:
             return
-        chosen = alone[:TOGETHER]
+        chosen = single[:COMPACTED_BATCHES]
         first, last = _numbers(chosen[0])[0], _numbers(chosen[-1])[0]
-        # What was put together before counts, and what is here of it is left from a death.
+        # Batches that were compacted before take precedence: their single files are left from a driver that died.
         known = {batch.number: batch for path in chosen for batch in _batches(path) or ()}
-        for path in self._files(query, together=True):
+        for path in self._files(query, only_compacted=True):
             start, end = _numbers(path)
             if start <= last and first <= end:
                 known.update({batch.number: batch for batch in _batches(path) or () if batch.number in known})
         if len(known) == len(chosen):
-            said = [_said(batch) for _, batch in sorted(known.items())]
-            _create(chosen[0].with_name(f"{chosen[0].stem}-{chosen[-1].name}"), {"version": VERSION, "batches": said})
+            batches = [_content(batch) for _, batch in sorted(known.items())]
+            _create(
+                chosen[0].with_name(f"{chosen[0].stem}-{chosen[-1].name}"), {"version": VERSION, "batches": batches}
+            )
             for path in chosen:
                 path.unlink(missing_ok=True)
 
@@ -181,27 +191,27 @@ class Manifest:
 
 
 def _numbers(path: Path) -> tuple[int, int]:
-    """Of the first and the last batch that a file has."""
+    """The numbers of the first and of the last batch of a file."""
     first, _, last = path.stem.partition("-")
     return int(first), int(last or first)
 
 
-def _is_alone(path: Path) -> bool:
+def _is_single(path: Path) -> bool:
     return "-" not in path.stem
 
 
 def _order(path: Path) -> tuple[int, bool, int]:
     first, last = _numbers(path)
-    return first, _is_alone(path), last
+    return first, _is_single(path), last
 
 
-def _said(batch: Batch) -> dict[str, Any]:
+def _content(batch: Batch) -> dict[str, Any]:
     files = [asdict(file) for file in sorted(batch.files, key=DataFile.order)]
     return {"query": batch.query, "batch": batch.number, "files": files}
 
 
 def _batches(path: Path) -> list[Batch] | None:
-    """Those of a file; None where it is gone."""
+    """The batches of a file; None if the file does not exist."""
     found = _read(path)
     if found is None:
         return None
@@ -229,12 +239,12 @@ def _read(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     if found.get("version") != VERSION:
-        raise LakeDamaged(f"{path} is of version {found.get('version')}: a newer FlintMQ wrote it, and can read it")
+        raise LakeDamaged(f"{path} is of version {found.get('version')}: use the newer FlintMQ that wrote it")
     return found
 
 
 def _create(path: Path, content: dict[str, Any]) -> bool:
-    """All of it on the disk under this name, or nothing; False if the name is taken."""
+    """Create a complete and synced file; False if the name is taken."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     is_new = True
@@ -245,7 +255,7 @@ def _create(path: Path, content: dict[str, Any]) -> bool:
             os.link(draft, path)
         except FileExistsError:
             is_new = False
-        # Also of a name that is taken: whoever took it may have died before this.
+        # Directories are synced also if the name is taken: its creator may have died before it synced them.
         for directory in (path.parent, path.parent.parent, path.parent.parent.parent):
             sync(directory)
     finally:
@@ -260,9 +270,9 @@ def _listed(names: tuple[str, ...]) -> str:
 def _difference(there: StructType, wanted: StructType) -> str:
     mine = {field.name: field.dataType.simpleString() for field in wanted.fields}
     its = {field.name: field.dataType.simpleString() for field in there.fields}
-    said = [
+    differences = [
         f"{name} is {its[name]} there, {mine[name]} here" for name in its if name in mine and its[name] != mine[name]
     ]
-    said += [f"{name} is only there" for name in its if name not in mine]
-    said += [f"{name} is only here" for name in mine if name not in its]
-    return "; ".join(said) or "they stand in another order"
+    differences += [f"{name} is only there" for name in its if name not in mine]
+    differences += [f"{name} is only here" for name in mine if name not in its]
+    return "; ".join(differences) or "they have another order"

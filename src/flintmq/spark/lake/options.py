@@ -1,4 +1,4 @@
-"""What a user may set on format("flintmq_lake"): names, values, and one clear error for everything else."""
+"""Options of format("flintmq_lake"): their names, the conversion of their values, and one error for everything else."""
 
 import re
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from flintmq.spark.endpoint import Endpoint
 from flintmq.spark.lake.partition_filter import PartitionFilter, parse_partition_filter
 from flintmq.spark.options import check_progress_tracking
 
-# Large enough for readers to be fast, small enough for a task to read one: what Spark and Delta aim at, too.
+# Large enough for fast reads, and small enough for one task: Spark and Delta use the same size.
 MAX_FILE_BYTES: Final = 128 * 1024 * 1024
-# A micro-batch of a replay: seconds of publishing, and what the broker holds back of it fits its memory.
+# A replay publishes a micro-batch of so many rows in seconds, and the broker can keep it staged in memory.
 MAX_ROWS_PER_TRIGGER: Final = 250_000
 
 WRITE_NAMES: Final = (
@@ -47,12 +47,11 @@ READ_NAMES: Final = (
     "maxRowsPerTrigger",
 )
 COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
-# Spark hands these on from writeStream to the sink.
+# Spark passes these options of writeStream on to the sink.
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
+# Names of other connectors for these options.
 _ELSEWHERE: Final = {"format": "lakeFormat", "location": "path", "maxrecordsperfile": "maxFileBytes"}
-
-
-# It becomes the name of a directory.
+# A transactional id becomes the name of a directory.
 _TRANSACTIONAL_ID: Final = re.compile(r"|[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 
 
@@ -64,7 +63,11 @@ class LakeFormat(StrEnum):
 
 @dataclass(frozen=True)
 class LakeLocation:
-    """Where a lake is. `catalog` and `table` are for Iceberg; an empty catalog is a file in the lake itself."""
+    """The directory and format of a lake. `catalog` and `table` are for Iceberg; without a catalog, it is a file in the
+    lake.
+
+    `format` is None if a read does not set it.
+    """
 
     path: str
     format: LakeFormat | None
@@ -73,12 +76,13 @@ class LakeLocation:
 
     @property
     def root(self) -> Path:
+        """The directory of the lake."""
         return Path(self.path)
 
 
 @dataclass(frozen=True)
 class Events:
-    """Where to say that a file is there."""
+    """The address to which events about new files are published."""
 
     endpoint: Endpoint
     exchange: str
@@ -87,8 +91,10 @@ class Events:
 
 @dataclass(frozen=True)
 class LakeWriteOptions:
-    """A batch query of application `transactional_id` is its batch number `batch_id`, and not added twice; "" for
-    none.
+    """Checked options of a write.
+
+    A batch query with a `transactional_id` is batch `batch_id` of this application, and is not added twice. The id is
+    "" without the option.
     """
 
     place: LakeLocation
@@ -103,7 +109,7 @@ class LakeWriteOptions:
 
 @dataclass(frozen=True)
 class LakeReadOptions:
-    """`rows_per_second` is 0 for as fast as it goes."""
+    """Checked options of a read. `rows_per_second` is 0 for no limit."""
 
     place: LakeLocation
     partitions: PartitionFilter
@@ -113,7 +119,7 @@ class LakeReadOptions:
 
 
 def lake_write_options(given: Mapping[str, str]) -> LakeWriteOptions:
-    """Raises ConfigurationError."""
+    """Check options of a write. Raises ConfigurationError for an unknown name, and for a wrong or missing value."""
     o = _Given(given, WRITE_NAMES)
     format = o.choice("lakeFormat", tuple(LakeFormat), LakeFormat.PARQUET)
     return LakeWriteOptions(
@@ -129,7 +135,7 @@ def lake_write_options(given: Mapping[str, str]) -> LakeWriteOptions:
 
 
 def lake_read_options(given: Mapping[str, str]) -> LakeReadOptions:
-    """Raises ConfigurationError."""
+    """Check options of a read. Raises ConfigurationError for an unknown name, and for a wrong or missing value."""
     o = _Given(given, READ_NAMES)
     format = o.choice("lakeFormat", ("", *LakeFormat), "")
     return LakeReadOptions(
@@ -147,18 +153,20 @@ def _place(o: "_Given", format: LakeFormat | None) -> LakeLocation:
 
 
 def _local(path: str) -> str:
-    """A path of a file system. Raises ConfigurationError for any other place."""
+    """The absolute path of a file system. Raises ConfigurationError for any other location."""
     parts = urlsplit(path)
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         path = unquote(parts.path)
     elif "://" in path:
         raise ConfigurationError(
-            f"the option path is {path!r}: a lake stands in a file system that the driver and all executors share (a "
-            "local disk, or NFS), because a commit is a file that only one can create, which an object store has not, "
-            "mounted or not"
+            f"the option path is {path!r}: a lake needs a file system that the driver and all executors share (a local "
+            "disk, or NFS), because a commit is a file that only one driver can create, which object stores do not "
+            "offer, mounted or not"
         )
     if not Path(path).is_absolute():
-        raise ConfigurationError(f"the option path is {path!r}: it must be absolute, for executors run elsewhere")
+        raise ConfigurationError(
+            f"the option path is {path!r}: it must be absolute, because executors have other working directories"
+        )
     return path
 
 
@@ -166,7 +174,7 @@ def _transactional_id(o: "_Given") -> str:
     name = o.text("transactionalId")
     if bool(name) != bool(o.text("batchId")):
         raise ConfigurationError(
-            "the options transactionalId and batchId go together: whose batch this is, and which number it has"
+            "the options transactionalId and batchId need each other: they name the writer and the number of the batch"
         )
     if not _TRANSACTIONAL_ID.fullmatch(name):
         raise ConfigurationError(
@@ -182,7 +190,7 @@ def _events(o: "_Given") -> Events | None:
     routing_key = o.text("eventsRoutingKey")
     if not exchange and not routing_key:
         if any(urls):
-            raise ConfigurationError("a URL of a broker is for events: the option eventsExchange is missing")
+            raise ConfigurationError("the URL of a broker is for events: the option eventsExchange is missing")
         return None
     if sum(map(bool, urls)) != 1:
         raise ConfigurationError(
@@ -194,7 +202,10 @@ def _events(o: "_Given") -> Events | None:
 
 
 class _Given:
-    """The options as they came, checked by name; values are converted as they are asked for."""
+    """The options of a user.
+
+    Names are checked at once, values when they are asked for; both raise ConfigurationError.
+    """
 
     def __init__(self, given: Mapping[str, str], names: tuple[str, ...]) -> None:
         self._values = {name.lower(): value for name, value in given.items()}

@@ -1,8 +1,7 @@
-"""The option `partitions` of format("flintmq_lake"): which values of partition columns are read, so that no other file
-is opened.
+"""The option `partitions` of format("flintmq_lake"), which selects files by the values of partition columns.
 
-It is written as the directories of a lake are: `day=2026-11-01/routing_key=a`, each part a condition, and all of them
-hold. Escapes are those of directories, so that `%2F` stands for a slash in a value.
+The option looks like the directories of a lake: `day=2026-11-01/routing_key=a`. Each part is a condition, and files
+have to meet all of them. Escapes are those of directories: `%2F` is a slash in a value.
 """
 
 import re
@@ -39,7 +38,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[Value, Value], bool]]] = {"<": lt, "<
 
 @dataclass(frozen=True)
 class Condition:
-    """`values` are texts, None for null; all operators but `=` compare with one value that is not null."""
+    """One condition. `values` are texts, or None for null; operators other than `=` have one value that is not null."""
 
     column: str
     operator: str
@@ -48,14 +47,13 @@ class Condition:
 
 @dataclass(frozen=True)
 class PartitionFilter:
-    """Without conditions, it takes every file. `text` is the option as it was given."""
+    """All conditions of the option, whose text is `text`. Without conditions, every file is selected."""
 
     text: str
     conditions: tuple[Condition, ...]
 
     def predicate(self, columns: Collection[str], schema: StructType) -> Callable[[Partition], bool]:
-        """What says of a file's partition whether it is wanted, in a lake of this schema that is partitioned by
-        `columns`.
+        """A function that tells whether a file with this partition is selected, for a lake partitioned by `columns`.
 
         Raises ConfigurationError for a condition on any other column, or with a value that its column cannot have.
         """
@@ -64,7 +62,7 @@ class PartitionFilter:
 
 
 def parse_partition_filter(text: str) -> PartitionFilter:
-    """Raises ConfigurationError."""
+    """Parse the option. Raises ConfigurationError."""
     parts = text.split("/") if text else []
     return PartitionFilter(text, tuple(_parse_condition(part) for part in parts))
 
@@ -120,7 +118,7 @@ def _test(condition: Condition, columns: Collection[str], schema: StructType) ->
 
 
 def _typed(text: str, column: str, kind: DataType) -> Value:
-    """Raises ConfigurationError."""
+    """Convert the text of a value to the type of its column. Raises ConfigurationError."""
     if isinstance(kind, StringType):
         return text
     if isinstance(kind, (ByteType, ShortType, IntegerType, LongType)):
@@ -136,7 +134,7 @@ def _typed(text: str, column: str, kind: DataType) -> Value:
             found = date.fromisoformat(text)
         except ValueError:
             found = None
-        # Python reads other forms of ISO 8601 as well, which are no values of a date column anywhere else.
+        # Python also reads other forms of ISO 8601, which are not values of a date column in other programs.
         if found is not None and found.isoformat() == text:
             return found
         expected = "a date as 2026-11-01"

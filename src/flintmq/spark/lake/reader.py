@@ -1,10 +1,9 @@
-"""Readers of a lake: as a table, and as a stream of its rows that goes on where it was, at a rate if that is asked
-for.
+"""Readers of a lake that Spark calls: one for batch queries, one for streaming queries, which may have a rate.
 
-A streaming query reads one version, the one that was the latest when it began: its places are {"version": of the
-table, "row": the next to read, by number}. Where a micro-batch ends, "since" says where it began, for Spark does not
-keep the start of the first one and asks again after a failure, when there may be another version. "partitions" is the
-option, if it is set: rows are numbered among those that it chooses.
+A streaming query reads one version of the table, the latest one at its start. Its offsets are {"version": the version,
+"row": the number of the next row}. The end of a micro-batch also has "since", the row at which it began, because Spark
+does not keep the start of the first micro-batch, and asks for it again after a failure, when there may be a later
+version. "partitions" is the option of this name, if it is set: only the rows that it selects are numbered.
 """
 
 import time
@@ -26,18 +25,18 @@ from flintmq.spark.lake.manifest import LakeDamaged, Manifest
 from flintmq.spark.lake.options import LakeFormat, LakeLocation, LakeReadOptions
 from flintmq.spark.lake.row_range import Piece, RowRange, split
 
-# Rows that a batch query reads by one task, unless minPartitions asks for more tasks.
+# The most rows of one task of a batch query; the option minPartitions can ask for more tasks.
 ROWS_PER_PARTITION: Final = 1_000_000
-# Rows of one Arrow batch: bodies of 1 KiB make 8 MiB.
+# The rows of one Arrow batch, which has 8 MiB if bodies have 1 KiB.
 ROWS_PER_ARROW_BATCH: Final = 8192
-# At a rate, micro-batches are as long as this: shorter ones would be Spark's overhead more than messages.
+# The length of micro-batches at a rate. The overhead of Spark would dominate shorter ones.
 PACE_SECONDS: Final = 1.0
 
 Offset = dict[str, str | int]
 
 
 def lake_table(place: LakeLocation) -> Table:
-    """Raises ConfigurationError where there is no lake."""
+    """Open the table of a lake, in the format that its files tell. Raises ConfigurationError if there is no lake."""
     return open_table(place, place.format or _format(place))
 
 
@@ -51,6 +50,8 @@ def _format(place: LakeLocation) -> LakeFormat:
 
 
 class LakeBatchReader(DataSourceReader):
+    """Reads the latest version of a lake."""
+
     def __init__(self, options: LakeReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
@@ -60,7 +61,7 @@ class LakeBatchReader(DataSourceReader):
             files = lake_table(self._options.place).snapshot(None, self._options.partitions).files
         rows = sum(file.rows for file in files)
         parts = max(self._options.min_partitions, -(-rows // ROWS_PER_PARTITION))
-        # Spark puts a partition of its own in the place of none.
+        # If there are no partitions, Spark adds one that this reader does not know.
         return [*split(files, 0, rows, parts)] or [RowRange([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -68,12 +69,14 @@ class LakeBatchReader(DataSourceReader):
 
 
 class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads one version of a lake in micro-batches."""
+
     def __init__(self, options: LakeReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         self._snapshot: Snapshot | None = None
         self._total = 0
-        # When the rows that were given last were due, at a rate.
+        # The time at which the last rows were due, if there is a rate.
         self._due: float | None = None
 
     def initialOffset(self) -> Offset:
@@ -83,7 +86,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_rows_per_trigger)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """One version is all that is ever read."""
+        """Do nothing: a query never reads more than one version."""
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         row = int(start["row"])
@@ -93,19 +96,19 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows_per_trigger
         end = min(row + min(most, self._paced(self._total - row)), self._total)
         if end == row:
-            # Spark asks some ninety times a second.
+            # Without the pause, Spark would ask about ninety times a second.
             time.sleep(PACE_SECONDS / 2)
             return start
         return self._offset(version, since=row, row=end)
 
     def _paced(self, left: int) -> int:
-        """How many rows are due, once it is time for some."""
+        """How many of the `left` rows are due; waits until the next ones are, if there is a rate."""
         rate = self._options.rows_per_second
         if not rate or not left:
             return left
         now = time.monotonic()
         if self._due is None or now - self._due > 2 * PACE_SECONDS:
-            # What was not published in time is not made up for: the rate is the most there is.
+            # The rate is a maximum: rows that were late are not made up for.
             self._due = now
         elif self._due + PACE_SECONDS > now:
             time.sleep(self._due + PACE_SECONDS - now)
@@ -130,13 +133,13 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"version": version, **rows, **({"partitions": chosen} if chosen else {})}
 
     def _check(self, offset: Offset) -> None:
-        """Raises ConfigurationError for a place among the rows of other partitions."""
+        """Raises ConfigurationError for an offset that counts the rows of other partitions."""
         before, now = offset.get("partitions", ""), self._options.partitions.text
         if before != now:
             with user_errors():
                 raise ConfigurationError(
-                    f"the option partitions is {now!r}, and was {before!r} when this query began: set it to what it "
-                    "was, or begin again with a new checkpoint location"
+                    f"the option partitions is {now!r}, and was {before!r} when this query began: set it to the old "
+                    "value, or begin again with a new checkpoint location"
                 )
 
     def _at(self, version: str | None) -> Snapshot:
@@ -148,7 +151,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _read(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """What a task does, on an executor."""
+    """Read the rows of a partition in a task."""
     assert isinstance(partition, RowRange)
     arrow = to_arrow_schema(schema, timezone="UTC")
     with user_errors():
@@ -161,11 +164,11 @@ def _read_piece(piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         file = _opened(piece.file)
     except FileNotFoundError as error:
         raise LakeDamaged(
-            f"the file {piece.file.path} is in the lake's list and not in its place: it was removed (by a vacuum, for "
-            "example) after reading began, or this machine does not see the lake's file system"
+            f"the file {piece.file.path} of the lake is missing: it was removed (by a vacuum, for example) after "
+            "reading began, or this machine does not see the lake's file system"
         ) from error
     except pa.ArrowInvalid as error:
-        raise LakeDamaged(f"the file {piece.file.path} is no Parquet file, or a damaged one: {error}") from error
+        raise LakeDamaged(f"the file {piece.file.path} is not a Parquet file, or is damaged: {error}") from error
     with file:
         groups, skip = _row_groups(file.metadata, piece.first, piece.end)
         left = piece.end - piece.first
@@ -179,7 +182,7 @@ def _read_piece(piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _opened(stored: StoredFile) -> pq.ParquetFile:
-    """Wherever it is: it may be moved at any moment, once and from one place to the other."""
+    """Open a file at its path or its staged path: a commit may move it at any time, once."""
     for path in (stored.path, stored.staged):
         if path:
             with suppress(FileNotFoundError):
@@ -188,7 +191,7 @@ def _opened(stored: StoredFile) -> pq.ParquetFile:
 
 
 def _row_groups(metadata: pq.FileMetaData, first: int, end: int) -> tuple[list[int], int]:
-    """Those that have rows of this range, and how many rows of the first one come before it."""
+    """The row groups with rows of a range, and the number of rows before the range in the first of them."""
     found: list[int] = []
     base = skip = 0
     for group in range(metadata.num_row_groups):
@@ -202,7 +205,7 @@ def _row_groups(metadata: pq.FileMetaData, first: int, end: int) -> tuple[list[i
 
 
 def _shaped(batch: pa.RecordBatch, file: StoredFile, schema: pa.Schema) -> pa.RecordBatch:
-    """In the types of the table, with what its log says for all rows of a file."""
+    """Rows cast to the types of the table, with partition columns whose values are not in the file."""
     columns = [_column(batch, file, field) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -218,7 +221,7 @@ def _column(batch: pa.RecordBatch, file: StoredFile, field: pa.Field) -> pa.Arra
 
 
 def check_columns(wanted: StructType, place: LakeLocation) -> None:
-    """Raises ConfigurationError unless a user's own .schema(...) chooses among the columns that there are."""
+    """Raises ConfigurationError if a user's own .schema(...) has a column that the lake has not."""
     there = lake_table(place).schema()
     for field in wanted.fields:
         if field.name not in there.names:

@@ -1,4 +1,4 @@
-"""Rows of a snapshot by number: the first row of its first file is 0. A range of them is what a task reads."""
+"""Ranges of rows of a snapshot, one for each task. Rows are numbered from 0 on, in the order of the files."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,7 +10,7 @@ from flintmq.spark.lake.formats import StoredFile
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows `first` up to, not including, `end` of one file."""
+    """The rows of one file from `first` up to, not including, `end`."""
 
     file: StoredFile
     first: int
@@ -19,13 +19,16 @@ class Piece:
 
 @dataclass
 class RowRange(InputPartition):
-    """What one task reads, in this order."""
+    """The rows that one task reads, in this order."""
 
     pieces: list[Piece]
 
 
 def split(files: list[StoredFile], start: int, end: int, parts: int) -> list[RowRange]:
-    """Ranges of nearly the same number of rows, in order; `parts` so many as far as there are rows."""
+    """Divide the rows from `start` up to, not including, `end` into `parts` ranges of nearly the same size, in order.
+
+    There are fewer ranges if there are fewer rows.
+    """
     count = end - start
     parts = min(parts, count)
     edges = [start + count * part // parts for part in range(parts + 1)] if parts > 0 else []

@@ -1,6 +1,4 @@
-"""Files that tasks wrote and nobody will ever read: those of machines that went away, and of attempts that came too
-late.
-"""
+"""Vacuum of a lake: it removes files of no batch, which dead machines and late attempts have left."""
 
 import re
 import time
@@ -10,17 +8,17 @@ from typing import Final
 from flintmq.spark.lake.manifest import Manifest
 from flintmq.spark.lake.paths import DATA, STAGED
 
-# As tasks name the files that they write. In a table's directory others may write, too, under names of their own.
-_OURS: Final = re.compile(r"[0-9a-f]{32}\.parquet\Z")
-# A batch that is on its way is younger than this, with much room.
+# The names that tasks give to files. Other programs may write files with other names to a table's directory.
+_TASK_FILE: Final = re.compile(r"[0-9a-f]{32}\.parquet\Z")
+# Any batch is decided in much less time.
 MIN_AGE_HOURS: Final = 24.0
 
 
 def vacuum(path: str, older_than_hours: float = MIN_AGE_HOURS) -> int:
-    """Remove files that are in no batch and older than this; returns how many. Raises FlintError.
+    """Remove files of the lake in `path` that are in no batch and older than so many hours; return their number.
 
-    Only what the lake's own writers left: files that a table has given up since (by a compaction, for example) are for
-    its format's own vacuum.
+    It removes only files that writers of this package left. Files that the table itself no longer needs, for example
+    after a compaction, are for the vacuum of the format. Raises FlintError.
     """
     root = Path(path)
     oldest = time.time() - older_than_hours * 3600
@@ -28,9 +26,9 @@ def vacuum(path: str, older_than_hours: float = MIN_AGE_HOURS) -> int:
         file
         for directory in (STAGED, DATA)
         for file in (root / directory).glob("*.parquet")
-        if _OURS.match(file.name) and _written(file) < oldest
+        if _TASK_FILE.match(file.name) and _written(file) < oldest
     ]
-    # Whatever is old enough was decided by now, or never will be.
+    # The manifest is read after the listing: a file that is old enough is in it by now, or never will be.
     manifest = Manifest(root)
     kept = {Path(file.path).name for batch in manifest.batches(manifest.heads()) for file in batch.files}
     removed = 0

@@ -1,7 +1,7 @@
-"""Writers to a lake: tasks write files, and the driver adds them, a batch at a time.
+"""Writers of a lake that Spark calls: tasks write files, and the driver adds them batch by batch.
 
-A batch is decided in the manifest, then added to the table, then told of. Whatever ends the driver in between, Spark
-does the batch again: its manifest is found, and each step is made unless it was made.
+The driver first decides a batch in the manifest, then adds it to the table, then publishes its events. If the driver
+dies in between, Spark repeats the batch. The driver then finds the decision, and does the steps that are missing.
 """
 
 import json
@@ -37,7 +37,7 @@ Messages = list[WriterCommitMessage | None]
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task wrote, for which streaming query, and in which attempt at its batch."""
+    """The result of one task: its files, the query, and the attempt at the batch."""
 
     query: str
     files: list[DataFile]
@@ -45,23 +45,22 @@ class Written(WriterCommitMessage):
 
 
 class Lake:
-    """A lake that is written to."""
+    """A lake to which a query writes rows of one schema. The constructor raises ConfigurationError."""
 
     def __init__(self, options: LakeWriteOptions, schema: StructType) -> None:
-        """Raises ConfigurationError when the lake has other columns."""
         self._options = options
-        # Spark makes a writer for each attempt at a batch, and sends it to all tasks of that.
+        # Spark creates a writer for each attempt at a batch, and sends it to all tasks of the attempt.
         self.attempt = new_attempt()
         self._layout = Layout(schema, options.partition_by, options.time_column)
         format = options.place.format or LakeFormat.PARQUET
         self._description = Description(format, self._layout.schema, options.partition_by)
         self._manifest = Manifest(options.place.root)
         self._manifest.check(self._description)
-        # What its library does not take is told before anything is written.
+        # Opening the table raises errors of its library before anything is written.
         open_table(options.place, format)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
-        """What a task does, on an executor."""
+        """Write rows to files in a task, and return the files. Raises FlintError."""
         files = TaskFiles(self._options, self._layout, self.attempt)
         with user_errors():
             try:
@@ -73,7 +72,10 @@ class Lake:
                 raise
 
     def commit(self, batch: Batch) -> None:
-        """Raises FlintError; what was done by then is not done again."""
+        """Decide a batch, add it to the table and publish its events; steps that were done before are skipped.
+
+        Raises FlintError.
+        """
         if batch.files:
             with user_errors():
                 self._commit(batch)
@@ -83,7 +85,7 @@ class Lake:
         try:
             self._prepare(batch, table)
         except BaseException:
-            # Here, and nowhere else, it is certain that nobody has decided it, nor is about to.
+            # The files can be removed here, because it is certain that this driver has not begun to decide the batch.
             with suppress(FlintError, OSError):
                 self._remove_unused(batch, self._manifest.batch(batch.query, batch.number))
             raise
@@ -98,7 +100,7 @@ class Lake:
                 announce(events, self._options.place, replace(decided, goes_on=batch.goes_on))
 
     def _prepare(self, batch: Batch, table: Table) -> None:
-        """All that can be known to be wrong before the batch is decided; nothing can be done about it later."""
+        """Do all checks before the decision, because a decided batch must be completed."""
         if self._manifest.description() is None:
             table.check(self._description)
         self._manifest.describe(self._description)
@@ -109,8 +111,10 @@ class Lake:
         self._check_files(batch)
 
     def _complete(self, query: str, number: int, table: Table) -> None:
-        """Given up after it was decided, maybe: behind a new one, the table would take it for added. Who is refused is
-        told to begin behind it, too.
+        """Add the last decided batch to the table, if a driver died before it did.
+
+        After a later batch, the table would take this one for added. It also has to be there if the new batch is
+        refused, because the error tells the user to continue after it.
         """
         decided = self._manifest.batch(query, number)
         if decided is not None:
@@ -118,17 +122,17 @@ class Lake:
             table.commit(decided)
 
     def _check_files(self, batch: Batch) -> None:
-        """Raises LakeDamaged for one that is gone: decided, the batch could never be completed."""
+        """Raises LakeDamaged for a missing file, with which a decided batch could never be completed."""
         for file in batch.files:
             path = written_path(self._options, file.path)
             if not path.exists() and self._manifest.batch(batch.query, batch.number) is None:
                 raise LakeDamaged(
-                    f"the file {path}, which a task has written just now, is not there: somebody removed it, as a "
-                    "vacuum does with files older than its limit; or the driver does not see the lake's file system"
+                    f"the file {path}, which a task has just written, is not there: somebody removed it, as a vacuum "
+                    "does with files older than its limit; or the driver does not see the lake's file system"
                 )
 
     def _check_number(self, batch: Batch, last: int) -> None:
-        """Raises ConfigurationError for a new batch whose number is lower than the last one's."""
+        """Raises ConfigurationError for a new batch with a lower number than the last one, or a changed old batch."""
         decided = self._manifest.batch(batch.query, batch.number)
         if decided is not None:
             self._check_known(batch, decided)
@@ -136,13 +140,14 @@ class Lake:
             path = self._options.place.path
             raise ConfigurationError(
                 f"batch {batch.number} of {batch.query} comes when batch {last} is in the lake {path}: numbers "
-                "have to grow. Give it a higher batchId or another transactionalId; a query that has an old checkpoint "
-                "needs a new checkpoint location"
+                "have to grow. Set a higher batchId or another transactionalId; a query with an old checkpoint needs a "
+                "new checkpoint location"
             )
 
     def _check_known(self, batch: Batch, decided: Batch) -> None:
-        """A batch that comes again ends where it ended: else the next one begins elsewhere than behind what was
-        decided, and rows are lost or doubled. Raises ConfigurationError.
+        """Raises ConfigurationError if a repeated batch does not end at the same offsets as the decided one.
+
+        The next batch would then not begin where the decided one ends, and rows would be lost or doubled.
         """
         there, here = _ends(decided), _ends(batch)
         other = [queue for queue, end in sorted(here.items()) if there.get(queue) != end]
@@ -155,30 +160,30 @@ class Lake:
         raise ConfigurationError(
             f"batch {batch.number} of {batch.query} comes again with messages of the queue {queue!r} up to offset "
             f"{here[queue].offset}, and the batch of that number in the lake {path} has {had}: the query has an old "
-            "checkpoint, or its rows are others each time it is run (by rand, or tables that change), and would be "
-            "lost or doubled. It needs a new checkpoint location and, to begin behind what the lake has of streams, "
-            f"startingOffsets {json.dumps(self._behind({*there, *other}))}"
+            "checkpoint, or its rows differ each time it runs (by rand, or tables that change), and would be lost or "
+            "doubled. It needs a new checkpoint location and, to begin after the rows of streams in the lake, "
+            f"startingOffsets {json.dumps(self._offsets_after({*there, *other}))}"
         )
 
-    def _behind(self, queues: set[str]) -> dict[str, int]:
-        """The offsets behind the highest ones that the lake has, whichever query wrote them."""
+    def _offsets_after(self, queues: set[str]) -> dict[str, int]:
+        """The offsets after the highest ones of these queues in the lake, of all queries."""
         found: dict[str, int] = {}
         for batch in self._manifest.batches(self._manifest.heads()):
             found.update({queue: max(end.offset + 1, found.get(queue, 0)) for queue, end in _ends(batch).items()})
         return {queue: found.get(queue, 0) for queue in sorted(queues)}
 
     def discard(self, batch: Batch, attempt: str = "", is_undecided: bool = False) -> None:
-        """The attempt failed: all that its tasks wrote is removed, unless it is the batch for good.
+        """Remove the files of a failed attempt, unless they are the decided batch.
 
-        With `is_undecided`, it did not come to a commit. Else that may go on still, in a process that Spark has turned
-        away from: where the manifest does not know, nobody does, and files stay.
+        With `is_undecided`, Spark has not called a commit. Otherwise a commit may still run, in a process that Spark no
+        longer waits for. If the manifest does not have the batch then, its files stay. Raises FlintError.
         """
         decided = self._manifest.batch(batch.query, batch.number) if batch.query else None
         if decided is None and not is_undecided:
             left = [file.path for file in batch.files if written_path(self._options, file.path).exists()]
             if left:
                 _log.warning(
-                    "whether batch %d of %s was about to be decided is not known: %d files in the lake %s stay until a "
+                    "it is unknown whether batch %d of %s is being decided: %d files in the lake %s stay until a "
                     "vacuum, %s and so on",
                     batch.number,
                     batch.query,
@@ -189,15 +194,15 @@ class Lake:
             return
         self._remove_unused(batch, decided)
         if attempt:
-            # What tasks wrote that were killed, or whose word did not come.
+            # Some tasks were killed, or Spark lost their results: their files are found by the name of the attempt.
             kept = {Path(file.path).name for file in decided.files} if decided else set()
             for path in attempt_files(self._options, attempt):
                 if path.name not in kept:
                     path.unlink(missing_ok=True)
         elif is_undecided:
             _log.warning(
-                "batch %d was given up, and none of its tasks has said what it wrote: that stays in the lake %s until "
-                "a vacuum",
+                "batch %d was aborted, and none of its tasks has reported its files: they stay in the lake %s until a "
+                "vacuum",
                 batch.number,
                 self._options.place.path,
             )
@@ -209,22 +214,22 @@ class Lake:
 
 @contextmanager
 def _errors_after_decision(batch: Batch, path: str) -> Iterator[None]:
-    """A batch that will come again is completed then. One that is a job of its own would be another one."""
+    """Raise errors of the block with advice for a batch job, because Spark does not repeat its decided batch."""
     try:
         yield
     except Exception as error:
         if batch.goes_on or isinstance(error, LakeDamaged):
             raise
         raise FlintError(
-            f"the rows are decided to be in the lake {path}, and did not get into its table ({error}). Run this again "
-            f"with the options transactionalId={batch.query} and batchId={batch.number}, which completes it: without "
-            "them, the rows would be there twice"
+            f"the rows are in the manifest of the lake {path}, but not in its table ({error}). Run this again with the "
+            f"options transactionalId={batch.query} and batchId={batch.number}, which complete the batch: without "
+            "them, the rows would be added twice"
         ) from error
 
 
 @contextmanager
 def _errors_after_commit(batch: Batch, path: str) -> Iterator[None]:
-    """A batch that will come again tells its events then. One that is a job of its own must not be run again."""
+    """Raise errors of events with advice for a batch job, which must not be run again because its rows are there."""
     try:
         yield
     except FlintError as error:
@@ -236,6 +241,8 @@ def _errors_after_commit(batch: Batch, path: str) -> Iterator[None]:
 
 
 class LakeStreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches, whose numbers are those of the query's checkpoint."""
+
     def __init__(self, options: LakeWriteOptions, schema: StructType) -> None:
         self._lake = Lake(options, schema)
 
@@ -249,13 +256,13 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):
         self._lake.commit(_batch(messages, batchId, True))
 
     def abort(self, messages: Messages, batchId: int) -> None:
-        # Made anew for this, it does not know the attempt; any task that was done does.
+        # Spark creates another writer for this call. The results of tasks have the attempt.
         attempt = next((message.attempt for message in messages if isinstance(message, Written)), "")
         self._lake.discard(_batch(messages, batchId, True), attempt, None in messages)
 
 
 class LakeBatchWriter(DataSourceArrowWriter):
-    """A whole query is one batch, under a name of its own; or a certain one of an application, which counts them."""
+    """Writes one batch: a new one with a random name, or the one that transactionalId and batchId name."""
 
     def __init__(self, options: LakeWriteOptions, schema: StructType) -> None:
         self._lake = Lake(options, schema)
@@ -265,7 +272,7 @@ class LakeBatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
-        # In foreachBatch, numbers are the query's: another one, with a new checkpoint, begins at 0 again.
+        # In foreachBatch, the numbers belong to the query: one with a new checkpoint begins with 0 again.
         query = context.getLocalProperty(_QUERY_ID) if context and self._goes_on else None
         name = f"{self._name}.{query}" if query and query != self._name else self._name
         return Written(name, self._lake.write(iterator), self._lake.attempt)
@@ -278,7 +285,7 @@ class LakeBatchWriter(DataSourceArrowWriter):
 
 
 class _End(NamedTuple):
-    """The highest offset that rows of a queue have, and of which generation; -1 where they do not say."""
+    """The highest offset of a queue's rows, and its generation; -1 if they have no generation."""
 
     generation: int
     offset: int

@@ -59,7 +59,7 @@ def test_a_job_of_which_nobody_answered(tmp_path: Path, format: str, caplog: pyt
         stream_writer(path, format).abort([], 7)
         assert not caplog.text
         stream_writer(path, format).abort([None, None], 7)
-    assert "batch 7 was given up, and none of its tasks has said what it wrote" in caplog.text
+    assert "batch 7 was aborted, and none of its tasks has reported its files" in caplog.text
     assert len(parquet_files(path)) == 1
 
 
@@ -86,7 +86,7 @@ def test_an_abort_while_it_is_not_known_whether_it_is_committed(
     heard: Messages = [said(lake, 0, 10)]
     with caplog.at_level(logging.WARNING, "flintmq"):
         stream_writer(path, format).abort(heard, 0)
-    assert "whether batch 0 of query was about to be decided is not known: 1 files" in caplog.text
+    assert "it is unknown whether batch 0 of query is being decided: 1 files" in caplog.text
     stream_writer(path, format).commit(heard, 0)
     caplog.clear()
     stream_writer(path, format).abort(heard, 0)

@@ -88,10 +88,10 @@ def test_what_does_not_fit() -> None:
     good = encoded(ORDER, SAID)
     found = decoded(ORDER, good[:-1], good + b"x", b"", None, good)
     assert [one["mismatch"] for one in found] == [
-        "it is no Avro of the schema (EOFError)",
-        "1 bytes are behind what the schema says",
-        "it is no Avro of the schema (EOFError)",
-        "it is no Avro of the schema (EOFError)",
+        "it is not Avro of the schema (EOFError)",
+        "1 bytes follow the value",
+        "it is not Avro of the schema (EOFError)",
+        "it is not Avro of the schema (EOFError)",
         None,
     ]
     assert [one["value"] is None for one in found] == [True, True, True, True, False]
@@ -126,8 +126,8 @@ def test_ids_of_a_registry() -> None:
     )
     found = decoded(now, *bodies, framing=Framing.CONFLUENT, writers={7: now, 8: before, 9: other})
     assert [one["value"] for one in found] == [{"a": 1, "b": "new"}, {"a": 2, "b": "old"}, None, None]
-    assert found[2]["mismatch"].startswith("it is no Avro of the schema (")
-    assert found[3]["mismatch"] == "its schema has the id 10 in the registry, and known are 7, 8, 9"
+    assert found[2]["mismatch"].startswith("it is not Avro of the schema (")
+    assert found[3]["mismatch"] == "its schema has the id 10 in the registry, and the known ids are 7, 8, 9"
 
 
 def test_decimals_of_other_scales() -> None:
@@ -161,9 +161,9 @@ AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2
             "long",
             2**62,
             0,
-            "it is no Avro|does not fit its column",
+            "it is not Avro|does not fit its column",
         ),
-        ({"type": "int", "logicalType": "date"}, "long", 2**30, 0, "it is no Avro|does not fit its column"),
+        ({"type": "int", "logicalType": "date"}, "long", 2**30, 0, "it is not Avro|does not fit its column"),
     ],
 )
 def test_values_that_no_column_holds(kind: Any, writes: str, given: Any, good: Any, expected: str) -> None:  # noqa: ANN401
@@ -210,10 +210,10 @@ def test_arrays_of_nothing(items: Any) -> None:  # noqa: ANN401 - whatever Avro 
     ("schema", "expected"),
     [
         ("", "need a schema"),
-        ("{", "is none"),
-        ('{"type": "nothing"}', "is none"),
-        ('["int", "string"]', "is more than one type or null"),
-        ('"null"', "has no type of Spark"),
+        ("{", "is not JSON"),
+        ('{"type": "nothing"}', "is not valid"),
+        ('["int", "string"]', "does not have exactly one type besides null"),
+        ('"null"', "Spark has no type"),
         (
             '{"type": "record", "name": "R", "fields": [{"name": "next", "type": ["null", "R"]}]}',
             "the Avro type R contains itself",

@@ -305,7 +305,7 @@ def test_a_delta_table_that_others_changed(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(DeltaLake, "_open", noted)
     late = replace(batch(lake, 1, keyed("b")), goes_on=True)
-    with pytest.raises(FlintError, match="which others gave what the library deltalake does not write: .*RowTracking"):
+    with pytest.raises(FlintError, match="which has features that the library deltalake does not write: .*RowTracking"):
         lake.commit(late)
     assert len(opened) == 2
     change.unlink()
@@ -335,7 +335,11 @@ def a_field(number: int, name: str, kind: IcebergType, required: bool = False) -
             UNPARTITIONED_PARTITION_SPEC,
             "other fields .*value.x",
         ),
-        ([], PartitionSpec(PartitionField(2, 1000, BucketTransform(4), "b")), r"by bucket\[4\] of key, which files"),
+        (
+            [],
+            PartitionSpec(PartitionField(2, 1000, BucketTransform(4), "b")),
+            r"by bucket\[4\] of key, for which added files",
+        ),
         ([], PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "key")), ""),
     ],
 )

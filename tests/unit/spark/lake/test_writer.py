@@ -219,8 +219,8 @@ def test_manifest_rows(tmp_path: Path) -> None:
 @pytest.fixture
 def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Manifest:
     """One that puts ten batches together, but the last four."""
-    monkeypatch.setattr(manifests, "TOGETHER", 10)
-    monkeypatch.setattr(manifests, "ALONE", 4)
+    monkeypatch.setattr(manifests, "COMPACTED_BATCHES", 10)
+    monkeypatch.setattr(manifests, "UNCOMPACTED_BATCHES", 4)
     return Manifest(tmp_path)
 
 
@@ -423,7 +423,7 @@ def test_versions_that_are_gone(tmp_path: Path) -> None:
         lake = a_lake(path / format, format)
         lake.commit(batch(lake, 0, messages(0, 1)))
         table = lake_table(lake_read_options({"path": str(path / format)}).place)
-        with pytest.raises(FlintError, match="is not there any more: begin again"):
+        with pytest.raises(FlintError, match="no longer exists: begin again"):
             table.snapshot("4711", EVERYTHING)
 
 

@@ -1,4 +1,4 @@
-"""Tables of files: what a batch's commit is, and which files a version has, in each format."""
+"""The table formats of lakes: how a batch is committed, and which files a version has."""
 
 from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
 from flintmq.spark.lake.options import LakeFormat, LakeLocation
@@ -7,7 +7,7 @@ __all__ = ["Snapshot", "StoredFile", "Table", "open_table"]
 
 
 def open_table(place: LakeLocation, format: LakeFormat) -> Table:
-    """Libraries are imported by those who use them only. Raises ConfigurationError."""
+    """The table of a lake. Only the library of its format is imported. Raises ConfigurationError."""
     if format is LakeFormat.DELTA:
         from flintmq.spark.lake.formats.delta import DeltaLake
 

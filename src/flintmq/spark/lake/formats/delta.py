@@ -1,4 +1,4 @@
-"""Delta Lake, by its log: a batch is one commit, which names its query and number, so that it is not made twice."""
+"""Delta Lake: a batch is one commit in the log, which has its query and number, so that it is not added twice."""
 
 import json
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.spark.errors import missing_library
 from flintmq.spark.lake.data_file import Batch, DataFile
 from flintmq.spark.lake.files import sync
-from flintmq.spark.lake.formats.missing import missing
 from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
 from flintmq.spark.lake.layout import partition_text
 from flintmq.spark.lake.manifest import Description
@@ -27,16 +27,16 @@ try:
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction
 except ImportError as error:
-    raise missing("delta", "deltalake") from error
+    raise missing_library("delta", "deltalake") from error
 
-# Another writer (compaction, for example) may be faster; then the commit is made upon its one.
+# How often a commit is tried if other writers, such as a compaction, commit first.
 _ATTEMPTS: Final = 10
-# What of a table's protocol changes how files are read: of those that a reader may need, none is known here.
+# The highest reader version without features that change how files are read; none of these is supported.
 _READER_VERSION: Final = 1
-# Nor does this one: it says that a column may be of a type, which stands in files as ever.
+# Reader features that do not change how files are read: this one only allows a type of columns.
 _READER_FEATURES: Final = frozenset({"timestampNtz"})
-# Of what writers may be asked for, this asks nothing of one that adds files and looks at no row, unless a column or an
-# option of the table makes use of it. Without a list of features, a version up to this asks for no others.
+# Writer features that need nothing of a writer which adds files without looking at rows, unless a column or an option
+# of the table uses them. A table without a list of features needs no others up to _WRITER_VERSION.
 _WRITER_FEATURES: Final = frozenset(
     {"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "timestampNtz"}
 )
@@ -46,12 +46,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DeltaLake(Table):
+    """A lake in the format of Delta Lake."""
+
     def __init__(self, place: LakeLocation) -> None:
-        """Raises ConfigurationError for a path that the library would take for another one."""
+        """Raises ConfigurationError for a path that the library would read as another one."""
         if unquote(place.path) != place.path or "\\" in place.path:
             raise ConfigurationError(
-                f"the option path is {place.path!r}: there is a % in it with two digits behind it, or a \\, which the "
-                "library deltalake takes for another sign. Rename the directory, or use another lakeFormat"
+                f"the option path is {place.path!r}: it contains a % with two digits after it, or a \\, which the "
+                "library deltalake reads as another character. Rename the directory, or use another lakeFormat"
             )
         self._path = place.path
         self._root = place.root
@@ -66,20 +68,20 @@ class DeltaLake(Table):
         other = [name for name, kind in wanted.items() if there.get(name) != kind]
         if other:
             raise ConfigurationError(
-                f"there is a Delta table in {self._path}, which others began, and it has no such columns: "
+                f"there is a Delta table in {self._path}, which another program created, and it has no such columns: "
                 f"{', '.join(other)}. Select the columns that it has, in its types, or write to another path"
             )
         columns = tuple(table.metadata().partition_columns)
         if columns != description.partition_by:
             raise ConfigurationError(
-                f"there is a Delta table in {self._path}, which others began, and it is partitioned by "
+                f"there is a Delta table in {self._path}, which another program created, and it is partitioned by "
                 f"{', '.join(columns) or 'nothing'}: say so with the option partitionBy, or write to another path"
             )
-        asked = ", ".join(_asked(table))
+        asked = ", ".join(_required_features(table))
         if asked:
             raise ConfigurationError(
-                f"there is a Delta table in {self._path}, which others began, and it asks its writers for {asked}, "
-                "which this one does not have: take that from the table, or write to another path"
+                f"there is a Delta table in {self._path}, which another program created, and it asks its writers for "
+                f"{asked}, which this one does not have: remove that from the table, or write to another path"
             )
 
     def create(self, description: Description) -> None:
@@ -91,16 +93,16 @@ class DeltaLake(Table):
                 self._path, schema, mode="ignore", partition_by=[*description.partition_by], name="FlintMQ"
             )
         except DeltaError as error:
-            raise FlintError(f"the Delta table {self._path} could not be made: {error}") from error
+            raise FlintError(f"the Delta table {self._path} could not be created: {error}") from error
         self._sync_log(range(1))
 
     def commit(self, batch: Batch) -> None:
-        """The version of an application's last transaction stands in the table: what is not newer is there."""
+        """Add a batch unless the table has it: the log has the number of the last batch of each query."""
         for attempt in range(_ATTEMPTS):
             table = self._open()
             done = table.transaction_version(batch.query)
             if done is not None and done >= batch.number:
-                # Whoever made it may have died before this.
+                # The driver that committed it may have died before it synced the log.
                 self._sync_log(range(self._last_of(batch.query, table.version()), table.version() + 1))
                 return
             properties = CommitProperties(
@@ -118,8 +120,8 @@ class DeltaLake(Table):
             except CommitFailedError as error:
                 if _UNSUPPORTED in str(error):
                     raise FlintError(
-                        f"batch {batch.number} was not added to the Delta table {self._path}, which others gave what "
-                        f"the library deltalake does not write: take that from the table ({error})"
+                        f"batch {batch.number} was not added to the Delta table {self._path}, which has features "
+                        f"that the library deltalake does not write: remove them from the table ({error})"
                     ) from error
                 if attempt == _ATTEMPTS - 1:
                     raise FlintError(
@@ -137,7 +139,7 @@ class DeltaLake(Table):
                 return
 
     def _last_of(self, query: str, version: int) -> int:
-        """The version, up to this one, of a query's last batch, or the first one that the log goes back to."""
+        """The version, up to `version`, of a query's last batch; the oldest in the log if that lacks the batch."""
         for number in range(version, -1, -1):
             try:
                 lines = (self._log / f"{number:020}.json").read_text().splitlines()
@@ -148,7 +150,9 @@ class DeltaLake(Table):
         return 0
 
     def _sync_log(self, versions: range) -> None:
-        """The library does not. A loss of power would take what Spark, and the manifest, take for added by then."""
+        """Sync the log, which the library does not: a loss of power would otherwise take a batch that Spark has
+        committed.
+        """
         names = [f"{version:020}.{kind}" for version in versions for kind in ("json", "checkpoint.parquet")]
         for name in (*names, "_last_checkpoint"):
             with suppress(FileNotFoundError):
@@ -166,7 +170,7 @@ class DeltaLake(Table):
                 table.load_as_version(int(version))
         except DeltaError as error:
             raise FlintError(
-                f"version {version} of the Delta table {self._path}, from which reading began, is not there any more: "
+                f"version {version} of the Delta table {self._path}, from which reading began, no longer exists: "
                 "begin again with a new checkpoint location"
             ) from error
         protocol = table.protocol()
@@ -187,7 +191,7 @@ class DeltaLake(Table):
         return Snapshot(str(table.version()), schema, files)
 
     def _stored(self, action: dict[str, Any], partition: dict[str, str | None]) -> StoredFile:
-        # The log has URIs: what stands in a directory's name as %2F stands there as %252F.
+        # The log has URIs: %2F in the name of a directory is %252F there.
         path = str(self._root / unquote(action["path"]))
         rows = action.get("num_records")
         if rows is None:
@@ -201,8 +205,8 @@ class DeltaLake(Table):
             raise ConfigurationError(f"there is no Delta table in {self._path}") from error
 
 
-def _asked(table: DeltaTable) -> Iterator[str]:
-    """What rows, or files, would have to be for this table and are not."""
+def _required_features(table: DeltaTable) -> Iterator[str]:
+    """The requirements of the table that files of this package do not meet."""
     protocol = table.protocol()
     features = protocol.writer_features
     if features is None and protocol.min_writer_version > _WRITER_VERSION:
@@ -213,7 +217,7 @@ def _asked(table: DeltaTable) -> Iterator[str]:
             yield f"{name} = {value}"
     schema = table.schema()
     yield from (f"values of {field.name} that are not null" for field in schema.fields if not field.nullable)
-    # They may stand at any depth.
+    # These keys may be at any depth of the schema.
     text = schema.to_json()
     yield from (name for name in ("delta.generationExpression", "delta.invariants") if f'"{name}"' in text)
 
@@ -244,7 +248,7 @@ def _instant(microseconds: int | None) -> str | None:
     try:
         time = _EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:
-        # Statistics are hints. Without them the file is read; with an error here, its batch was never completed.
+        # Statistics are optional, and an error here would prevent the completion of a decided batch.
         return None
     return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
 

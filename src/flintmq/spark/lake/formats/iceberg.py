@@ -1,8 +1,7 @@
-"""Apache Iceberg, by its catalog: a batch is one snapshot, and a property of the table has the last batch of each
-query.
+"""Apache Iceberg: a batch is one snapshot, and a property of the table has the number of each query's last batch.
 
-The catalog is one that PyIceberg is configured for (its file .pyiceberg.yaml, or variables PYICEBERG_CATALOG__...), so
-that no password of one is an option; or a SQLite file in the lake itself.
+The catalog is one in the configuration of PyIceberg (the file .pyiceberg.yaml, or variables PYICEBERG_CATALOG__...), so
+that its password is not an option; or a SQLite file in the lake.
 """
 
 from collections.abc import Iterator
@@ -14,9 +13,9 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.spark.errors import missing_library
 from flintmq.spark.lake.data_file import Batch
 from flintmq.spark.lake.files import sync
-from flintmq.spark.lake.formats.missing import missing
 from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
 from flintmq.spark.lake.manifest import Description
 from flintmq.spark.lake.options import LakeLocation
@@ -35,21 +34,25 @@ try:
     from pyiceberg.transforms import IdentityTransform
     from pyiceberg.types import LongType, TimestamptzType
 except ImportError as error:
-    raise missing("iceberg", "pyiceberg") from error
+    raise missing_library("iceberg", "pyiceberg") from error
 
 CATALOG_FILE: Final = "catalog.db"
-# Another writer may be faster; then the commit is made upon its one.
+# How often a commit is tried if other writers commit first.
 _ATTEMPTS: Final = 10
+# The prefix of the table's properties with the last batch of each query.
 _LAST_BATCH: Final = "flintmq.batch."
+# Characters with a meaning in the library's locations, which it does not escape.
 _SPECIAL: Final = frozenset("#?%")
 
 
 class IcebergLake(Table):
+    """A lake in the format of Apache Iceberg."""
+
     def __init__(self, place: LakeLocation) -> None:
-        """Raises ConfigurationError for a path that the library would take for another one."""
+        """Raises ConfigurationError for a path that the library would read as another one."""
         if not _SPECIAL.isdisjoint(place.path):
             raise ConfigurationError(
-                f"the option path is {place.path!r}: there is a #, a ? or a % in it, which mean something else in the "
+                f"the option path is {place.path!r}: it contains a #, a ? or a %, which have another meaning in the "
                 "locations of the library pyiceberg. Rename the directory, or use another lakeFormat"
             )
         self._place = place
@@ -69,7 +72,7 @@ class IcebergLake(Table):
         other = [name for name in description.schema.names if name not in there.column_names]
         if other:
             raise ConfigurationError(
-                f"there is an Iceberg table {self._name}, which others began, and it has no such columns: "
+                f"there is an Iceberg table {self._name}, which another program created, and it has no such columns: "
                 f"{', '.join(other)}. Select the columns that it has, or write to another table"
             )
         wanted = to_arrow_schema(description.schema, timezone="UTC")
@@ -77,26 +80,31 @@ class IcebergLake(Table):
             ours = pyarrow_to_schema(wanted, name_mapping=there.name_mapping, format_version=table.format_version)
         except ValueError as error:
             raise ConfigurationError(
-                f"there is an Iceberg table {self._name}, which others began, and a column of it has other fields "
-                f"({error}). Select the columns that it has, in its types, or write to another table"
+                f"there is an Iceberg table {self._name}, which another program created, and a column of it has other "
+                f"fields ({error}). Select the columns that it has, in its types, or write to another table"
             ) from error
         said = next(_differences(there, ours), None)
         if said is not None:
             raise ConfigurationError(
-                f"there is an Iceberg table {self._name}, which others began, and {said}, or write to another table"
+                f"there is an Iceberg table {self._name}, which another program created, and {said}, or write to "
+                "another table"
             )
         spec = table.spec().fields
-        made = [f"{field.transform} of {there.find_column_name(field.source_id)}" for field in spec if _is_made(field)]
+        made = [
+            f"{field.transform} of {there.find_column_name(field.source_id)}"
+            for field in spec
+            if _is_transformed(field)
+        ]
         if made:
             raise ConfigurationError(
-                f"there is an Iceberg table {self._name}, which others began, and it is partitioned by "
-                f"{', '.join(made)}, which files that are added do not tell: partition it by columns as they are, or "
+                f"there is an Iceberg table {self._name}, which another program created, and it is partitioned by "
+                f"{', '.join(made)}, for which added files have no values: partition it by unchanged columns, or "
                 "write to another table"
             )
         by = tuple(there.find_column_name(field.source_id) for field in spec)
         if by != description.partition_by:
             raise ConfigurationError(
-                f"there is an Iceberg table {self._name}, which others began, and it is partitioned by "
+                f"there is an Iceberg table {self._name}, which another program created, and it is partitioned by "
                 f"{', '.join(map(str, by)) or 'nothing'}: say so with the option partitionBy, or write to another table"
             )
 
@@ -119,7 +127,7 @@ class IcebergLake(Table):
         for attempt in range(_ATTEMPTS):
             table = self._open()
             if int(table.properties.get(key, -1)) >= batch.number:
-                # Whoever made it may have died before this.
+                # The driver that committed it may have died before it synced the metadata.
                 _sync_metadata(table, said)
                 return
             try:
@@ -129,8 +137,8 @@ class IcebergLake(Table):
             except CommitFailedException as error:
                 if attempt == _ATTEMPTS - 1:
                     raise FlintError(
-                        f"batch {batch.number} was not added to the Iceberg table {self._name}, for others wrote to it "
-                        f"each time: {error}"
+                        f"batch {batch.number} was not added to the Iceberg table {self._name}, because other writers "
+                        f"committed first each time: {error}"
                     ) from error
             else:
                 _sync_metadata(table, said)
@@ -145,18 +153,18 @@ class IcebergLake(Table):
         number = int(version) if version is not None else (current.snapshot_id if current else 0)
         if number and table.snapshot_by_id(number) is None:
             raise FlintError(
-                f"snapshot {version} of the Iceberg table {self._name}, from which reading began, is not there any "
-                "more: begin again with a new checkpoint location"
+                f"snapshot {version} of the Iceberg table {self._name}, from which reading began, no longer "
+                "exists: begin again with a new checkpoint location"
             )
         schema = from_arrow_schema(table.schema().as_arrow())
-        is_wanted = wanted.predicate(_places(table, table.spec()), schema)
+        is_wanted = wanted.predicate(_partition_columns(table, table.spec()), schema)
         found: list[tuple[int, int, StoredFile]] = []
         for task in table.scan(snapshot_id=number).plan_files() if number else ():
             if wanted.conditions and not is_wanted(self._partition(table, task.file, wanted)):
                 continue
             if task.delete_files:
                 raise ConfigurationError(
-                    f"the Iceberg table {self._name} has rows that are deleted by files of deletions: compact it "
+                    f"the Iceberg table {self._name} has delete files, which are not supported: compact it "
                     "first, or read it with Spark's Iceberg connector"
                 )
             bounds = task.file.lower_bounds or {}
@@ -166,10 +174,10 @@ class IcebergLake(Table):
         return Snapshot(str(number), schema, [stored for _, _, stored in found])
 
     def _partition(self, table: IcebergTable, file: DataFile, wanted: PartitionFilter) -> dict[str, str | None]:
-        """The values, as texts, of the columns that are compared. Raises ConfigurationError for a file that does not
-        have the same value of one in all of its rows.
+        """The values, as texts, of the columns in the filter. Raises ConfigurationError for a file that is not
+        partitioned by one of them.
         """
-        places = _places(table, table.specs()[file.spec_id])
+        places = _partition_columns(table, table.specs()[file.spec_id])
         found: dict[str, str | None] = {}
         for column in {condition.column for condition in wanted.conditions}:
             if column not in places:
@@ -192,7 +200,7 @@ class IcebergLake(Table):
             )
         except (ValueError, OSError) as error:
             raise ConfigurationError(
-                f"PyIceberg does not know the catalog {place.catalog!r} here: say what it is in ~/.pyiceberg.yaml, or "
+                f"PyIceberg does not know the catalog {place.catalog!r} here: configure it in ~/.pyiceberg.yaml, or "
                 f"in variables PYICEBERG_CATALOG__{place.catalog.upper()}__... ({error})"
             ) from error
 
@@ -206,7 +214,7 @@ class IcebergLake(Table):
 
 
 def _differences(there: Schema, ours: Schema) -> Iterator[str]:
-    """What keeps files of our columns out of a table, and what to do about it; ids of columns are the table's."""
+    """Differences that keep files of the schema `ours` out of the table, each with advice."""
     mine = index_by_name(ours)
     for name, number in index_by_name(there).items():
         field = there.find_field(number)
@@ -223,24 +231,25 @@ def _differences(there: Schema, ours: Schema) -> Iterator[str]:
             yield f"its column {name} is {kind}, and {wanted} in the data: cast it"
 
 
-def _places(table: IcebergTable, spec: PartitionSpec) -> dict[str, int]:
-    """Columns whose values stand in the partition of a file as they are, and where."""
+def _partition_columns(table: IcebergTable, spec: PartitionSpec) -> dict[str, int]:
+    """The columns whose unchanged values are in the partition of a file, with their places in it."""
     names = {field.field_id: field.name for field in table.schema().fields}
     return {
         names[field.source_id]: place
         for place, field in enumerate(spec.fields)
-        if field.source_id in names and not _is_made(field)
+        if field.source_id in names and not _is_transformed(field)
     }
 
 
-def _is_made(field: PartitionField) -> bool:
+def _is_transformed(field: PartitionField) -> bool:
     return not isinstance(field.transform, IdentityTransform)
 
 
 def _sync_metadata(table: IcebergTable, said: dict[str, str]) -> None:
-    """What the last snapshot is made of, and the one that says this of itself, among the files of a file system: the
-    library syncs none. Catalogs name them before this: a loss of power in between may leave one that names metadata
-    which is not there.
+    """Sync the metadata files of the last snapshot and of the snapshot with the properties `said`.
+
+    The library syncs no files. The catalog refers to them before this call: after a loss of power in between, it may
+    refer to metadata that does not exist.
     """
     found = [table.metadata_location]
     snapshot = table.current_snapshot()
@@ -261,7 +270,7 @@ def _says(summary: Summary, said: dict[str, str]) -> bool:
 
 
 def _lowest(table: IcebergTable, column: str, bounds: dict[int, bytes]) -> int:
-    """The lowest value of a column of numbers or times in a file; 0 where the table does not know."""
+    """The lowest value of a column of numbers or times in a file; 0 if the table does not have it."""
     if column not in table.schema().column_names:
         return 0
     field = table.schema().find_field(column)
@@ -272,7 +281,7 @@ def _lowest(table: IcebergTable, column: str, bounds: dict[int, bytes]) -> int:
 
 
 def _location(path: Path) -> str:
-    """As Iceberg's libraries read it: what follows the scheme is the path, sign by sign, and nothing is escaped."""
+    """A path as a location of Iceberg's libraries, which do not escape any characters of it."""
     return f"file://{path}"
 
 
@@ -280,6 +289,7 @@ def _local(uri: str) -> str:
     parts = urlsplit(uri)
     if parts.scheme not in ("", "file"):
         raise ConfigurationError(
-            f"the file {uri} of the Iceberg table is in no file system: read the table with Spark's Iceberg connector"
+            f"the file {uri} of the Iceberg table is not in a file system: read the table with Spark's Iceberg "
+            "connector"
         )
     return parts.path

@@ -1,8 +1,8 @@
-"""A directory of Parquet files, partitioned as Hive does it: every reader of Parquet knows these.
+"""Plain lakes: a directory of Parquet files with Hive's partition directories, which all readers of Parquet know.
 
-What tasks write stands aside until its batch is decided. Then it is moved, file by file: a reader of the directory may
-see a part of a batch for a moment, but never a file that does not belong there, and none twice. Readers that go by the
-manifest see whole batches.
+Tasks write staged files. After the decision of a batch, they are moved to their paths one by one. A reader of the
+directory may see a part of a batch for a moment, but never a wrong file, and none twice. Readers of the manifest see
+whole batches.
 """
 
 import json
@@ -24,10 +24,13 @@ from flintmq.spark.lake.options import LakeLocation
 from flintmq.spark.lake.partition_filter import PartitionFilter
 from flintmq.spark.lake.paths import staged_path
 
+# The prefix of versions of directories without a manifest, before a hash of the file names.
 _FOREIGN: Final = "files:"
 
 
 class ParquetLake(Table):
+    """A lake of plain Parquet files, or a directory of them that other programs wrote."""
+
     def __init__(self, place: LakeLocation) -> None:
         self._root = place.root
         self._manifest = Manifest(self._root)
@@ -44,10 +47,10 @@ class ParquetLake(Table):
             try:
                 staged.rename(path)
             except FileNotFoundError:
-                # Moved before the crash that let this batch come again.
+                # The file was moved before the crash after which this batch is repeated.
                 if not path.exists():
                     raise LakeDamaged(
-                        f"batch {batch.number} of query {batch.query} has the file {path}, and it is neither there nor "
+                        f"batch {batch.number} of query {batch.query} has the file {path}, which is neither there nor "
                         f"at {staged}: somebody removed it"
                     ) from None
             directories.update(_between(self._root, path.parent))
@@ -66,7 +69,7 @@ class ParquetLake(Table):
         heads = self._manifest.heads() if version is None else json.loads(version)
         files = [file for batch in self._manifest.batches(heads) for file in batch.files if is_wanted(file.partition)]
         files.sort(key=lambda file: file.order())
-        # A batch that is decided and not completed has files that were not moved yet, and are by any time.
+        # A batch that is decided and not completed has files that may be moved at any time.
         stored = [
             StoredFile(str(self._root / file.path), file.rows, file.partition, str(staged_path(self._root, file.path)))
             for file in files
@@ -74,19 +77,22 @@ class ParquetLake(Table):
         return Snapshot(json.dumps(heads, sort_keys=True), description.schema, stored)
 
     def _foreign_paths(self) -> list[Path]:
-        """At least one. Raises ConfigurationError."""
+        """The Parquet files of the directory, at least one. Raises ConfigurationError if there is none."""
         paths = sorted(path for path in self._root.rglob("*.parquet") if _visible(path.relative_to(self._root)))
         if not paths:
-            raise ConfigurationError(f"there is no lake in {self._root}: no manifest, and no Parquet file")
+            raise ConfigurationError(f"there is no lake in {self._root}: it has neither a manifest nor a Parquet file")
         return paths
 
     def _foreign(self, version: str | None, wanted: PartitionFilter) -> Snapshot:
-        """A directory that others wrote, as it stands: the files with the same names, or an error."""
+        """A snapshot of a directory that other programs wrote.
+
+        Raises ConfigurationError if `version` is set and the names of the files have changed.
+        """
         paths = self._foreign_paths()
         digest = _FOREIGN + sha256("\n".join(map(str, paths)).encode()).hexdigest()[:32]
         if version not in (None, digest):
             raise ConfigurationError(
-                f"the directory {self._root} has other files than when reading began, and nothing tells which are new: "
+                f"the directory {self._root} has other files than when reading began, and has no list of new ones: "
                 "begin again with a new checkpoint location"
             )
         schema = _foreign_schema(self._root, paths[0])
@@ -101,13 +107,13 @@ class ParquetLake(Table):
 
 
 def _foreign_schema(root: Path, path: Path) -> StructType:
-    """The columns of this file, and those that its directories are named after."""
+    """The columns of this file, and the partition columns in the names of its directories."""
     columns = [StructField(column, StringType()) for column in _partition(path.relative_to(root))]
     return StructType([*from_arrow_schema(pq.read_schema(path)).fields, *columns])
 
 
 def _between(root: Path, directory: Path) -> list[Path]:
-    """The directory and those above it, up to the lake's."""
+    """The directory and its parents, up to the directory of the lake."""
     return [root, *(root / parent for parent in directory.relative_to(root).parents), directory]
 
 

@@ -1,4 +1,4 @@
-"""What every format of a lake can do."""
+"""The interface of a table in any format."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -12,8 +12,10 @@ from flintmq.spark.lake.partition_filter import PartitionFilter
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file to read. `partition` has the values that are not in it, as texts. `staged` is where it is before it gets
-    into its place, "" where there is no such place.
+    """A file to read.
+
+    `partition` has, as texts, the values of partition columns that are not in the file. `staged` is its path before a
+    commit moves it to `path`; "" if the format does not move files.
     """
 
     path: str
@@ -24,7 +26,7 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Files of one version, in the order in which messages are published again: that of their first ones."""
+    """The selected files of one version, in the order of their first messages, in which a replay publishes them."""
 
     version: str
     schema: StructType
@@ -32,24 +34,26 @@ class Snapshot:
 
 
 class Table:
+    """The table of one lake. All methods raise FlintError."""
+
     def check(self, description: Description) -> None:
-        """Raises ConfigurationError where others began a table that lacks what rows of this kind have."""
+        """Raises ConfigurationError if another program created the table, and rows of this layout do not fit it."""
 
     @abstractmethod
     def create(self, description: Description) -> None:
-        """Make the table unless it is there. Raises FlintError."""
+        """Create the table unless it exists."""
 
     @abstractmethod
     def commit(self, batch: Batch) -> None:
-        """Add the files of a batch, all at once, unless they were added before. Raises FlintError."""
+        """Add the files of a batch, all at once, unless they were added before."""
 
     @abstractmethod
     def schema(self) -> StructType:
-        """Of the latest version, without a look at its files where it is said elsewhere. Raises FlintError."""
+        """The schema of the latest version; files are opened only if nothing else has it."""
 
     @abstractmethod
     def snapshot(self, version: str | None, wanted: PartitionFilter) -> Snapshot:
-        """The version, or the latest for None, with the files that are wanted; no other one is opened.
+        """A version, or the latest one for None, with the files that `wanted` selects; no others are opened.
 
-        Raises FlintError if the version is not there, and ConfigurationError if the filter is not for this table.
+        Raises FlintError if the version no longer exists, and ConfigurationError if the filter does not fit the table.
         """
