@@ -477,9 +477,9 @@ def test_no_pyspark(carriers: Carriers, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("--master", "localhost:7077"), "'localhost:7077' is no master: use local[N]"),
+        (("--master", "localhost:7077"), "'localhost:7077' is not a master: use local[N]"),
         (("--available-now", "--every", "1 second"), "--available-now and --every exclude each other"),
-        (("--every", "often"), "'often' is no interval for a trigger"),
+        (("--every", "often"), "'often' is not an interval for a trigger"),
         (("--flow", "others"), "there is no flow others in"),
         (("--conf", "spark.ui.enabled"), "--conf spark.ui.enabled: write it as KEY=VALUE"),
     ],

@@ -1,6 +1,6 @@
-"""What a pipeline is, whoever wrote it down: values only, checked when they are made.
+"""The definition of a pipeline: values, which are checked when they are created.
 
-Nothing here needs PySpark: a definition can be read and checked where there is none.
+This module does not need PySpark, so that a definition can be read and checked without it.
 """
 
 import re
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _TABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
 _INTERVAL: Final = re.compile(r"\d+(\.\d+)?\s*(milliseconds?|ms|seconds?|s|minutes?|hours?|days?)\Z", re.IGNORECASE)
-# What a flow's SQL calls its source.
+# The name of the source in a flow's SQL.
 SOURCE_VIEW: Final = "source"
 
 FLINTMQ: Final = "flintmq"
@@ -33,11 +33,12 @@ FRAMINGS: Final = ("none", "single-object", "confluent")
 OUTPUT_MODES: Final = ("append", "complete")
 
 Options = Mapping[str, str]
-# Gets the source's data frame and, if it has a second parameter, the tables by their names.
+# A function with the source's data frame and, if it has a second parameter, the tables by their names.
 Transform = Callable[..., "DataFrame"]
 
 
 def check_name(name: str, what: str) -> None:
+    """Raises ConfigurationError unless `name` can be the name of `what`, such as "a flow"."""
     if not _NAME.match(name):
         raise ConfigurationError(
             f"{name!r} cannot be the name of {what}: at most 64 letters, digits, dots, dashes and underscores, and the "
@@ -46,34 +47,36 @@ def check_name(name: str, what: str) -> None:
 
 
 def check_table_name(name: str) -> None:
+    """Raises ConfigurationError unless SQL can use the name for a table."""
     if not _TABLE.match(name) or name.lower() == SOURCE_VIEW:
         raise ConfigurationError(
-            f"{name!r} cannot be the name of a table: letters, digits and underscores, not a digit first, and not "
-            f"{SOURCE_VIEW!r}, which is what a flow's own messages are called"
+            f"{name!r} cannot be the name of a table: use letters, digits and underscores, not a digit first, and not "
+            f"{SOURCE_VIEW!r}, which is the name of a flow's own messages"
         )
 
 
 def check_interval(text: str, what: str) -> None:
+    """Raises ConfigurationError unless the text is an interval of Spark; `what` is its purpose."""
     if not _INTERVAL.match(text.strip()):
-        raise ConfigurationError(f"{text!r} is no interval for {what}: write it as '10 seconds' or '5 minutes'")
+        raise ConfigurationError(f"{text!r} is not an interval for {what}: write it as '10 seconds' or '5 minutes'")
 
 
 def check_schema_ids(framing: str, schema_id: int | None, writers: Mapping[int, str]) -> None:
-    """Raises ConfigurationError unless it is known which schemas the ids before bodies stand for, if there are any."""
+    """Raises ConfigurationError if ids of schemas are missing with the framing confluent, or set with another one."""
     has_ids = schema_id is not None or bool(writers)
     if framing != "confluent" and has_ids:
-        raise ConfigurationError("ids of schemas stand before bodies with the framing confluent only")
+        raise ConfigurationError("schemaId and writers are for the framing confluent only")
     if framing == "confluent" and not has_ids:
         raise ConfigurationError(
-            "before each body with the framing confluent stands the id of the schema that it was written by. Bodies of "
-            "other schemas would be read into the wrong columns: say the id that the registry gave this schema "
-            "(schemaId), and the schemas of other ids that bodies have (writers)"
+            "with the framing confluent, each body begins with the id of its schema. Bodies of other schemas would be "
+            "read into the wrong columns: set the id of this schema in the registry (schemaId), and the schemas of "
+            "other ids (writers)"
         )
 
 
 @dataclass(frozen=True)
 class Decode:
-    """How a body becomes the column `value`: see flintmq.spark.lake.bodies.Body, whose words these are."""
+    """How a body becomes the column `value`; see flintmq.spark.lake.bodies.Body for the fields."""
 
     format: str
     schema: str = ""
@@ -86,18 +89,18 @@ class Decode:
         check_schema_ids(self.framing, self.schema_id, self.writers)
         for word, allowed, what in (
             (self.format, DECODE_FORMATS, "format of bodies"),
-            (self.on_mismatch, ON_MISMATCH, "thing to do with a body that does not fit"),
+            (self.on_mismatch, ON_MISMATCH, "value of onMismatch"),
             (self.framing, FRAMINGS, "framing of Avro"),
         ):
             if word not in allowed:
-                raise ConfigurationError(f"{word!r} is no {what}: it must be one of {', '.join(allowed)}")
+                raise ConfigurationError(f"{word!r} is not a {what}: it must be one of {', '.join(allowed)}")
 
 
 @dataclass(frozen=True)
 class Watermark:
-    """How late a row may come, by a column of timestamps: what windows and joins in time need.
+    """How late a row may come, by a column of timestamps, for windows and joins in time.
 
-    With `expression`, in SQL, the column is made: from a decoded body, for example.
+    `expression` is SQL that computes the column, for example from a decoded body; "" if the column exists.
     """
 
     column: str
@@ -110,8 +113,10 @@ class Watermark:
 
 @dataclass(frozen=True)
 class Source:
-    """`kind` is one of SOURCE_KINDS; its options are those of format("flintmq"), of format("flintmq_lake"), or format,
-    path, schema and what else Spark's reader of files takes.
+    """The source of a flow: one of SOURCE_KINDS.
+
+    Its options are those of format("flintmq"), those of format("flintmq_lake"), or format, path, schema and other
+    options of Spark's file source.
     """
 
     kind: str
@@ -122,7 +127,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Table:
-    """Something at rest that a flow may join with. Spark reads it anew for each micro-batch where its format can."""
+    """A static table that a flow can join. Spark reads it again for each micro-batch if its format supports that."""
 
     format: str
     path: str
@@ -132,13 +137,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Sink:
+    """A sink of a flow: one of SINK_KINDS, with its options."""
+
     kind: str
     options: Options = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Trigger:
-    """An interval such as `10 seconds`, or None: what is there now, and then an end."""
+    """When a flow runs a micro-batch: every interval such as `10 seconds`; for None, once for all that exists."""
 
     every: str | None
 
@@ -148,7 +155,8 @@ class Trigger:
 
     @property
     def in_words(self) -> str:
-        return "once, as far as there is something" if self.every is None else f"every {self.every}"
+        """The trigger for people."""
+        return "once, for all that exists" if self.every is None else f"every {self.every}"
 
 
 AVAILABLE_NOW: Final = Trigger(None)
@@ -157,9 +165,10 @@ DEFAULT_TRIGGER: Final = Trigger("1 second")
 
 @dataclass(frozen=True)
 class Flow:
-    """One Structured Streaming query. At most one of `sql` and `transform`; neither passes messages on as they are.
+    """One query of Structured Streaming.
 
-    `line` is where it stands in its file, and `sql_line` where its SQL begins there, for errors that are found later.
+    It has `sql` or `transform`, or neither, and then its rows are unchanged. `line` is its line in its file, and
+    `sql_line` the first line of its SQL there, both for errors; 0 if there is none.
     """
 
     name: str
@@ -177,7 +186,7 @@ class Flow:
         if not self.sinks:
             raise ConfigurationError(f"the flow {self.name} has no sink")
         if self.sql and self.transform is not None:
-            raise ConfigurationError(f"the flow {self.name} has both sql and transform: one of them")
+            raise ConfigurationError(f"the flow {self.name} has both sql and transform: use one of them")
         if self.output_mode not in OUTPUT_MODES:
             raise ConfigurationError(
                 f"the flow {self.name} has the output mode {self.output_mode!r}: it must be {' or '.join(OUTPUT_MODES)}"
@@ -186,7 +195,10 @@ class Flow:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """`checkpoints` is a directory that every part of Spark reaches; `path` the file all this was read from."""
+    """A pipeline.
+
+    `checkpoints` is a directory that the driver and executors share; `path` is the file it was read from.
+    """
 
     name: str
     flows: tuple[Flow, ...]
@@ -204,15 +216,16 @@ class Pipeline:
         names = [flow.name for flow in self.flows]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ConfigurationError(f"the pipeline {self.name} has two flows of the name {twice[0]}")
+            raise ConfigurationError(f"the pipeline {self.name} has two flows with the name {twice[0]}")
         for name in self.tables:
             check_table_name(name)
 
     def with_trigger(self, trigger: Trigger) -> "Pipeline":
+        """The pipeline with this trigger for all flows."""
         return replace(self, flows=tuple(replace(flow, trigger=trigger) for flow in self.flows))
 
     def only(self, names: list[str]) -> "Pipeline":
-        """The flows of these names. Raises ConfigurationError."""
+        """The pipeline with only the flows of these names. Raises ConfigurationError for an unknown name."""
         known = [flow.name for flow in self.flows]
         for name in names:
             if name not in known:
@@ -220,7 +233,7 @@ class Pipeline:
         return replace(self, flows=tuple(flow for flow in self.flows if flow.name in names))
 
     def where(self, line: int) -> str:
-        """Such as `orders.yaml:12: `, and nothing for a pipeline that was not read from a file."""
+        """A prefix for errors, such as `orders.yaml:12: `; empty if the pipeline was not read from a file."""
         if not self.path:
             return ""
         return f"{self.path}:{line}: " if line else f"{self.path}: "

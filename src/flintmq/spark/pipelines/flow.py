@@ -1,4 +1,4 @@
-"""A flow as Spark knows it: a data frame from its source, and a query that writes it to its sinks."""
+"""A flow in Spark: a data frame from its source, and a query that writes it to its sinks."""
 
 import inspect
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ from flintmq.spark.pipelines.spark_errors import cause, line_of_sql
 
 
 def frame_of(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> DataFrame:
-    """What the flow's sinks get. Nothing runs yet. Raises ConfigurationError for what Spark does not understand."""
-    # Views of one flow are nobody else's.
+    """The data frame for the flow's sinks; no query is started. Raises ConfigurationError if Spark refuses the flow."""
+    # Each flow has its own session, so that its views are not visible to other flows.
     session = spark.newSession()
-    with _understood(pipeline, flow, is_sql=False):
+    with _located_errors(pipeline, flow, is_sql=False):
         source = _source(pipeline, flow, session)
         tables = {name: _table(pipeline, name, session) for name in pipeline.tables}
-        # Spark Connect looks at something when it is asked about it.
+        # Spark Connect analyzes a data frame only when its schema is asked for.
         for frame in (source, *tables.values()):
             _ = frame.schema
         if flow.transform is not None:
@@ -35,33 +35,34 @@ def frame_of(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> DataFrame:
     for name, table in tables.items():
         table.createOrReplaceTempView(name)
     source.createOrReplaceTempView(SOURCE_VIEW)
-    with _understood(pipeline, flow, is_sql=True):
+    with _located_errors(pipeline, flow, is_sql=True):
         frame = session.sql(flow.sql)
         _ = frame.schema
     return frame
 
 
 @contextmanager
-def _understood(pipeline: Pipeline, flow: Flow, is_sql: bool) -> Iterator[None]:
+def _located_errors(pipeline: Pipeline, flow: Flow, is_sql: bool) -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
         raise ConfigurationError(f"{pipeline.where(flow.line)}the flow {flow.name}: {error}") from error
     except Exception as error:
-        # A transform's own errors are among them, and what the data source said to Spark.
+        # These include errors of a transform, and errors of the data source that came through Spark.
         line = line_of_sql(error, flow) if is_sql else flow.line
         raise ConfigurationError(f"{pipeline.where(line)}the flow {flow.name}: {cause(error)}") from error
 
 
 def check(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> None:
-    """Raises ConfigurationError for what Spark, or one of the sinks, would not take."""
+    """Raises ConfigurationError if Spark or one of the sinks refuses the flow."""
     frame = frame_of(pipeline, flow, spark)
     check_columns(pipeline, flow, frame.schema)
 
 
 def start(pipeline: Pipeline, flow: Flow, frame: DataFrame) -> StreamingQuery:
-    """The flow runs. Raises ConfigurationError where its checkpoint and its sink do not belong together, and what Spark
-    raises.
+    """Start the flow and return its query.
+
+    Raises ConfigurationError if its checkpoint and its sink do not belong together, and errors of Spark.
     """
     checkpoint = f"{pipeline.checkpoints}/{flow.name}"
     check_batch_numbers(pipeline, flow, checkpoint)

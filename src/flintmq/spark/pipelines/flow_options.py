@@ -1,6 +1,6 @@
-"""The options that flows come to: where the broker is, and names nobody need think of.
+"""The options of a flow's source and sinks, completed with the broker's address and with names.
 
-What makes a flow exactly once is a name under which the broker remembers it. In a pipeline each has one of its own.
+The broker remembers a flow under a name, which makes it exactly once. In a pipeline, each flow gets its own name.
 """
 
 import json
@@ -18,13 +18,16 @@ _MODE: Final = "deliveryMode"
 _ID: Final = "transactionalId"
 _BATCH: Final = "batchId"
 _OWNER: Final = "batchOwner"
-# What a lake tells of its files is published.
+# A lake with this option publishes events, and needs a broker.
 _EVENTS: Final = "eventsExchange"
 _URLS: Final = ("url", "urlenv", "urlfile")
 
 
 def source_options(pipeline: Pipeline, flow: Flow) -> dict[str, str]:
-    """Raises ConfigurationError for what nothing can be read with."""
+    """The options of the flow's source, completed.
+
+    Raises ConfigurationError for options that a read does not accept.
+    """
     source = flow.source
     if source.kind == FLINTMQ:
         given = _with_broker(pipeline.broker, source.options)
@@ -38,7 +41,7 @@ def source_options(pipeline: Pipeline, flow: Flow) -> dict[str, str]:
 
 
 def sink_options(pipeline: Pipeline, flow: Flow, number: int) -> dict[str, str]:
-    """Of the sink at this place of the flow. Raises ConfigurationError for what nothing can be written with."""
+    """The options of the flow's sink `number`, completed. Raises ConfigurationError for options it does not accept."""
     sink = flow.sinks[number]
     if sink.kind == FLINTMQ:
         given = _with_broker(pipeline.broker, sink.options)
@@ -48,7 +51,7 @@ def sink_options(pipeline: Pipeline, flow: Flow, number: int) -> dict[str, str]:
             given[_ID] = transactional_id(pipeline, flow, sink)
         for name in (_BATCH, _OWNER):
             if _has(given, name):
-                raise ConfigurationError(f"the option {name} is not for pipelines, which number batches themselves")
+                raise ConfigurationError(f"the option {name} is not for pipelines, which number their batches")
         write_options(given)
         return given
     if sink.kind == LAKE:
@@ -63,8 +66,8 @@ def sink_options(pipeline: Pipeline, flow: Flow, number: int) -> dict[str, str]:
         return given
     if sink.kind == PARQUET and len(flow.sinks) > 1:
         raise ConfigurationError(
-            "the sink parquet is Spark's own, which does not know a batch again that it had written among those of "
-            "other sinks: use lake, which writes Parquet, too"
+            "the sink parquet is Spark's own, which does not recognize a repeated batch if there are several sinks: "
+            "use lake, which writes Parquet, too"
         )
     if sink.kind == PARQUET and not _has(sink.options, "path"):
         raise ConfigurationError("the option path is missing: the directory for the files")
@@ -72,7 +75,7 @@ def sink_options(pipeline: Pipeline, flow: Flow, number: int) -> dict[str, str]:
 
 
 def batch_options(kind: str, options: Options, query: str, batch: int) -> dict[str, str]:
-    """What a batch is written with, so that it is known again: by a lake as that of the query, of which it is one."""
+    """The options for one batch, by which a lake or the broker recognizes it; `query` is the id of its query."""
     if kind == LAKE:
         return {**options, _ID: query, _BATCH: str(batch)}
     if kind == FLINTMQ and is_exactly_once(options):
@@ -81,20 +84,21 @@ def batch_options(kind: str, options: Options, query: str, batch: int) -> dict[s
 
 
 def is_exactly_once(options: Options) -> bool:
+    """Whether the option deliveryMode is exactly-once."""
     mode = next((value for key, value in options.items() if key.lower() == _MODE.lower()), "")
     return mode.lower() == DeliveryMode.EXACTLY_ONCE
 
 
 def transactional_id(pipeline: Pipeline, flow: Flow, sink: Sink) -> str:
-    """By what the sink is, and not by its place: sinks may come, go and be moved between two runs."""
+    """A name that depends on the sink's address, not on its place: sinks may be added, removed and moved."""
     given = {name.lower(): value for name, value in sink.options.items()}
     address = json.dumps([given.get("exchange"), given.get("routingkey")])
-    # No name of a pipeline or a flow has a slash, and so no two of these are alike.
+    # Names of pipelines and flows have no slash, so that two flows cannot get the same name.
     return f"{pipeline.name}/{flow.name}/{sha256(address.encode()).hexdigest()[:16]}"
 
 
 def check_names(pipeline: Pipeline) -> None:
-    """Raises ConfigurationError where two sinks have one name: the second's batches would be taken for the first's."""
+    """Raises ConfigurationError if two sinks have one name, because batches of one would be taken for the other's."""
     taken: set[str] = set()
     for flow in pipeline.flows:
         lakes: set[str] = set()
@@ -125,7 +129,7 @@ def _has(options: Mapping[str, str], name: str) -> bool:
 
 
 def check_broker(broker: Options) -> None:
-    """Raises ConfigurationError."""
+    """Raises ConfigurationError for a key that does not give the broker's address."""
     for name in broker:
         if name.lower() not in _URLS:
-            raise ConfigurationError(f"the broker is said by url, urlEnv or urlFile, and not by {name}")
+            raise ConfigurationError(f"the broker has the keys url, urlEnv and urlFile, and not {name}")

@@ -1,4 +1,4 @@
-"""A pipeline from a file: YAML, or Python with a function marked as @pipeline."""
+"""Load a pipeline from a file: YAML, or Python with a function that is marked with @pipeline."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,7 +44,10 @@ TABLE_FORMATS: Final = (*FILE_FORMATS, LAKE)
 
 
 def load(file: str) -> Pipeline:
-    """From `orders.yaml`, `orders.py`, or `orders.py:name` where there are several. Raises ConfigurationError."""
+    """Load `orders.yaml`, `orders.py`, or `orders.py:name` if the file has several pipelines.
+
+    Raises ConfigurationError.
+    """
     name, colon, function = file.rpartition(":")
     if colon and name.endswith(".py"):
         return check(load_python(Path(name), function))
@@ -57,11 +60,11 @@ def load(file: str) -> Pipeline:
 
 
 def check(pipeline: Pipeline) -> Pipeline:
-    """The same, when its flows can be read from and published to. Raises ConfigurationError."""
-    with _said_of(pipeline, 0):
+    """Check the options of all sources and sinks, and return the pipeline. Raises ConfigurationError."""
+    with _located_errors(pipeline, 0):
         check_broker(pipeline.broker)
     for flow in pipeline.flows:
-        with _said_of(pipeline, flow.line):
+        with _located_errors(pipeline, flow.line):
             source_options(pipeline, flow)
             for number in range(len(flow.sinks)):
                 sink_options(pipeline, flow, number)
@@ -70,7 +73,7 @@ def check(pipeline: Pipeline) -> Pipeline:
 
 
 @contextmanager
-def _said_of(pipeline: Pipeline, line: int) -> Iterator[None]:
+def _located_errors(pipeline: Pipeline, line: int) -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
@@ -78,20 +81,20 @@ def _said_of(pipeline: Pipeline, line: int) -> Iterator[None]:
 
 
 def parse_trigger(text: str) -> Trigger:
-    """Raises ConfigurationError."""
+    """A trigger from `availableNow` or an interval. Raises ConfigurationError."""
     return AVAILABLE_NOW if text == AVAILABLE_NOW_TEXT else Trigger(text)
 
 
 def _pipeline(root: Node, path: Path) -> Pipeline:
-    name = root.required("pipeline", "its name, under which the broker knows how far it is")
+    name = root.required("pipeline", "its name, under which the broker remembers its progress")
     description = root.child("description")
     broker = root.child("broker")
-    checkpoints = root.required("checkpoints", "a directory in which Spark remembers how far each flow is")
+    checkpoints = root.required("checkpoints", "the directory in which Spark keeps the progress of each flow")
     spark = root.child("spark")
     trigger = root.child("trigger")
     every = _of(trigger, parse_trigger) if trigger else DEFAULT_TRIGGER
     tables = root.child("tables")
-    flows = root.required("flows", "what flows from where to where")
+    flows = root.required("flows", "the flows, by their names")
     root.finish()
     _of(name, lambda text: check_name(text, "a pipeline"))
     base = path.parent
@@ -102,7 +105,7 @@ def _pipeline(root: Node, path: Path) -> Pipeline:
         name=name.text(),
         description=description.text() if description else "",
         broker=broker_options,
-        checkpoints=_place(checkpoints.text(), base),
+        checkpoints=_absolute(checkpoints.text(), base),
         spark=spark.texts() if spark else {},
         tables={key: _table(key, node, base) for key, node in tables.items()} if tables else {},
         flows=tuple(_flow(key, node, base, every) for key, node in flows.items()),
@@ -115,7 +118,7 @@ def _pipeline(root: Node, path: Path) -> Pipeline:
 
 
 def _check_options(pipeline: Pipeline, flow: Flow, node: Node) -> None:
-    """The error names the line of the option, where it is one that stands in the file."""
+    """Check the options of a flow. Errors have the line of the option if it is in the file."""
     source = node.required("source", "").child(flow.source.kind)
     _checked(source or node, lambda: source_options(pipeline, flow))
     for number, sink in enumerate(node.required("sinks", "").elements("sink")):
@@ -127,16 +130,16 @@ def _checked(node: Node, accept: Callable[[], object]) -> None:
     try:
         accept()
     except ConfigurationError as error:
-        said = str(error).lower()
-        named = [child for key, child in node.items() if f"option {key.lower()}" in said] if node.is_mapping else []
+        text = str(error).lower()
+        named = [child for key, child in node.items() if f"option {key.lower()}" in text] if node.is_mapping else []
         (named[0] if named else node).fail(str(error))
 
 
 def _table(name: str, node: Node, base: Path) -> Table:
-    _named(node, lambda: check_table_name(name))
+    _with_line(node, lambda: check_table_name(name))
 
     format = node.required("format", f"one of {', '.join(TABLE_FORMATS)}").choice(TABLE_FORMATS)
-    path = _place(node.required("path", "where it is").text(), base)
+    path = _absolute(node.required("path", "where it is").text(), base)
     schema, options = node.child("schema"), node.child("options")
     node.finish()
     return Table(format, path, options.texts() if options else {}, schema.text() if schema else "")
@@ -144,7 +147,7 @@ def _table(name: str, node: Node, base: Path) -> Table:
 
 def _flow(name: str, node: Node, base: Path, every: Trigger) -> Flow:
     node.what = f"the flow {name}"
-    _named(node, lambda: check_name(name, "a flow"))
+    _with_line(node, lambda: check_name(name, "a flow"))
 
     source = _source(node.required("source", "where its messages come from"), base)
     sql, function = node.child("sql"), node.child("transform")
@@ -152,7 +155,7 @@ def _flow(name: str, node: Node, base: Path, every: Trigger) -> Flow:
     sinks = node.required("sinks", "where they go").elements("sink")
     node.finish()
     if sql and function:
-        function.fail(f"the flow {name} has both sql and transform: one of them")
+        function.fail(f"the flow {name} has both sql and transform: use one of them")
     transform: Transform | None = None
     if function:
         transform = _of(function, lambda text: load_transform(text, base))
@@ -176,7 +179,7 @@ def _source(node: Node, base: Path) -> Source:
     if kind == FILES:
         options.required("format", f"one of {', '.join(FILE_FORMATS)}").choice(FILE_FORMATS)
         options.required("path", "the directory in which files appear")
-        options.required("schema", "files that are yet to come have no other")
+        options.required("schema", "the columns of the files, which Spark cannot infer")
     return Source(
         kind,
         _options(options, base),
@@ -192,7 +195,7 @@ def _decode(node: Node) -> Decode:
     schema_id, writers = node.child("schemaId"), node.child("writers")
     kind, schema = node.one_of(("json", "avro"), "how bodies become columns, such as {json: 'id BIGINT'}")
     node.finish()
-    said = (
+    fields = (
         kind,
         schema.text(),
         mismatch.choice(ON_MISMATCH) if mismatch else ON_MISMATCH[0],
@@ -200,11 +203,11 @@ def _decode(node: Node) -> Decode:
         _of(schema_id, _schema_id) if schema_id else None,
         dict(_writer(each) for each in writers.elements("schema")) if writers else {},
     )
-    return _named(framing or node, lambda: Decode(*said))
+    return _with_line(framing or node, lambda: Decode(*fields))
 
 
 def _writer(node: Node) -> tuple[int, str]:
-    """What an id before bodies stands for."""
+    """A schema of a registry: its id and its text."""
     number = node.required("id", "the number that the registry gave the schema")
     schema = node.required("avro", "the schema of that id")
     node.finish()
@@ -213,7 +216,7 @@ def _writer(node: Node) -> tuple[int, str]:
 
 def _schema_id(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text) < 1 << 32):
-        raise ConfigurationError(f"{text!r} is no id of a schema: it is a number")
+        raise ConfigurationError(f"{text!r} is not an id of a schema, which is a number")
     return int(text)
 
 
@@ -235,22 +238,22 @@ def _sink(node: Node, base: Path) -> Sink:
 
 
 def _options(node: Node, base: Path) -> Options:
-    """Scalars; what names a place on this machine is meant from the file's own directory."""
+    """Options of a source or sink. Relative paths are relative to the directory of the file."""
     given = node.texts()
-    return {key: _place(text, base) if key.lower() in ("path", "urlfile") else text for key, text in given.items()}
+    return {key: _absolute(text, base) if key.lower() in ("path", "urlfile") else text for key, text in given.items()}
 
 
-def _place(text: str, base: Path) -> str:
+def _absolute(text: str, base: Path) -> str:
     return text if "://" in text else str((base / Path(text).expanduser()).resolve())
 
 
 def _of(node: Node, convert: Callable[[str], T]) -> T:
     text = node.text()
-    return _named(node, lambda: convert(text))
+    return _with_line(node, lambda: convert(text))
 
 
-def _named(node: Node, make: Callable[[], T]) -> T:
-    """What the function makes; its error gets the node's line."""
+def _with_line(node: Node, make: Callable[[], T]) -> T:
+    """The result of `make`; its ConfigurationError gets the line of the node."""
     try:
         return make()
     except ConfigurationError as error:

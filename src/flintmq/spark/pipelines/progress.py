@@ -1,4 +1,4 @@
-"""What Spark tells of a query, added up: rows, rates, how far behind it is."""
+"""The progress of a flow from the reports of Spark: rows, rates and lag."""
 
 import json
 from collections.abc import Sequence
@@ -13,27 +13,27 @@ from flintmq.base.errors import FlintError
 from flintmq.spark.lake.manifest import Manifest
 from flintmq.spark.pipelines.status import FlowStatus, LakeStatus
 
-_NEVER: Final = -1
+_UNKNOWN: Final = -1
 
 
 class FlowProgress:
-    """Follows one query; `status` is what is known of it."""
+    """Follows the query of a flow and keeps its status in `status`."""
 
     def __init__(self, name: str, query: StreamingQuery, lakes: Sequence[Path] = ()) -> None:
-        """`lakes` are the directories of those that are sinks of the query."""
+        """`lakes` are the directories of the lakes among the sinks."""
         self._lakes = [_LakeProgress(root) for root in lakes]
         self.status = FlowStatus(name=name, lakes=[lake.status for lake in self._lakes])
         self._query = query
         self._seen = ""
 
     def follow(self, query: StreamingQuery) -> None:
-        """The same flow, started once more."""
+        """Follow another query of this flow, which was started again."""
         self._query = query
         self._seen = ""
 
     def update(self) -> None:
-        """Raises what Spark raises when it is gone."""
-        # Spark keeps the last hundred: what came since we looked is behind the last one seen.
+        """Read new reports. Raises errors of Spark, for example if it has ended."""
+        # Spark keeps the last hundred reports, so that those since the last call are among them.
         reports = self._query.recentProgress
         for report in reports:
             if report.timestamp > self._seen:
@@ -50,28 +50,28 @@ class FlowProgress:
         status.input_rate = _finite(report.inputRowsPerSecond)
         status.lag = lag(report)
         for lake in self._lakes:
-            # One that aggregates writes also when nothing has come: what a watermark has closed.
+            # A query that aggregates writes without input, too: windows that a watermark has closed.
             lake.count(str(report.id), report.batchId)
         known = [lake.status for lake in self._lakes if lake.status.files is not None]
         if known:
             status.files = sum(lake.files or 0 for lake in known)
-        # Of some sinks, Spark does not know: of several together, for one. Then all get what a lake among them gets.
-        if report.sink.numOutputRows != _NEVER:
+        # Spark does not count the rows of some sinks, such as several together. All of them get what a lake gets.
+        if report.sink.numOutputRows != _UNKNOWN:
             status.written = (status.written or 0) + report.sink.numOutputRows
         elif known:
             status.written = known[0].rows
 
 
 class _LakeProgress:
-    """What one lake got of one query, by its manifest, which knows whatever way a batch came there."""
+    """Counts what one lake got from one query, by its manifest, which has all batches."""
 
     def __init__(self, root: Path) -> None:
         self.status = LakeStatus(path=str(root))
         self._manifest = Manifest(root)
-        self._counted = _NEVER
+        self._counted = _UNKNOWN
 
     def count(self, query: str, batch: int) -> None:
-        """What cannot be read is not counted: a query does not end by that."""
+        """Count a batch. Errors are ignored, because they must not end the query."""
         status = self.status
         if batch <= self._counted:
             return
@@ -87,26 +87,26 @@ class _LakeProgress:
 
 
 def lag(report: StreamingQueryProgress) -> int | None:
-    """How many messages the sources have behind what was read. None where one of them cannot tell."""
+    """The number of messages in the sources that were not read yet. None if one of the sources does not report it."""
     found = 0
     for source in report.sources:
-        end, latest = _place(source.endOffset), _place(source.latestOffset)
-        if end == _NEVER or latest == _NEVER:
+        end, latest = _messages_before(source.endOffset), _messages_before(source.latestOffset)
+        if end == _UNKNOWN or latest == _UNKNOWN:
             return None
         found += max(latest - end, 0)
     return found
 
 
-def _place(text: str | None) -> int:
-    """The number of messages before a place in the source's queues, or _NEVER."""
+def _messages_before(text: str | None) -> int:
+    """The number of messages before an offset of the source, the sum of all queues; or _UNKNOWN."""
     try:
-        place = json.loads(text or "")
+        offset = json.loads(text or "")
     except ValueError:
-        return _NEVER
-    offsets = place.get("offsets") if isinstance(place, dict) else None
-    return sum(offsets.values()) if isinstance(offsets, dict) else _NEVER
+        return _UNKNOWN
+    offsets = offset.get("offsets") if isinstance(offset, dict) else None
+    return sum(offsets.values()) if isinstance(offsets, dict) else _UNKNOWN
 
 
 def _finite(rate: float | None) -> float:
-    """Spark divides by the time of a batch, which may be none."""
+    """A rate of Spark, or 0 if it is infinite: Spark divides by the time of a batch, which may be 0."""
     return rate if rate is not None and 0 <= rate < float("inf") else 0.0

@@ -1,4 +1,4 @@
-"""Pipelines and transforms that are written in Python."""
+"""Load pipelines and transforms from Python files."""
 
 import importlib.util
 import sys
@@ -16,7 +16,7 @@ _PREFIX: Final = "flintmq_pipeline_"
 
 
 class PipelineFunction:
-    """A function that says what flows, and what @pipeline was told about all of it. Calling it gives the pipeline."""
+    """A function marked with @pipeline. A call returns the pipeline, with the flows that the function returns."""
 
     def __init__(self, make: Make, pipeline: Callable[[tuple[Flow, ...], str], Pipeline]) -> None:
         self.__name__ = make.__name__
@@ -35,9 +35,9 @@ def pipeline(
     tables: Mapping[str, Table] | None = None,
     spark: Mapping[str, str] | None = None,
 ) -> Callable[[Make], PipelineFunction]:
-    """Marks a function that returns, or yields, flows: `flintmq pipeline run file.py` finds it.
+    """Mark a function that returns or yields flows: `flintmq pipeline run file.py` finds it.
 
-    A relative path of `checkpoints` is meant from where the command runs.
+    A relative path of `checkpoints` is relative to the directory in which the command runs.
     """
 
     def mark(make: Make) -> PipelineFunction:
@@ -52,7 +52,10 @@ def pipeline(
 
 
 def load_python(path: Path, function: str) -> Pipeline:
-    """The pipeline of a file, or the one of this name. Raises ConfigurationError."""
+    """The pipeline of a file: that of the function with this name, or the only one for "".
+
+    Raises ConfigurationError.
+    """
     module = _module(path)
     found = {name: value for name, value in vars(module).items() if isinstance(value, PipelineFunction)}
     if not found:
@@ -64,14 +67,14 @@ def load_python(path: Path, function: str) -> Pipeline:
             f"{path}: there are several pipelines, {', '.join(found)}: say which, as {path}:{next(iter(found))}"
         )
     made = found[function or next(iter(found))]
-    return _its_own_fault(path, made)
+    return _call_user_code(path, made)
 
 
 def load_transform(text: str, base: Path) -> Transform:
-    """`file.py:function`, from this directory. Raises ConfigurationError."""
+    """The function that `file.py:function` names, relative to the directory `base`. Raises ConfigurationError."""
     name, colon, function = text.rpartition(":")
     if not colon or not name.endswith(".py"):
-        raise ConfigurationError(f"{text!r} is no transform: write file.py:function")
+        raise ConfigurationError(f"{text!r} is not a transform: write file.py:function")
     found = getattr(_module(base / name), function, None)
     if not callable(found):
         raise ConfigurationError(f"there is no function {function} in {base / name}")
@@ -89,13 +92,13 @@ def _module(path: Path) -> ModuleType:
     assert spec.loader is not None
     loader, module = spec.loader, importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    _its_own_fault(path, lambda: loader.exec_module(module))
+    _call_user_code(path, lambda: loader.exec_module(module))
     _send_by_value(module)
     return module
 
 
-def _its_own_fault(path: Path, run: Callable[[], T]) -> T:
-    """What a user's code raises is said as an error of its file, with the line it came from."""
+def _call_user_code(path: Path, run: Callable[[], T]) -> T:
+    """Call code of the user. Raises its errors as ConfigurationError with the file and the line."""
     try:
         return run()
     except ConfigurationError:
@@ -107,7 +110,7 @@ def _its_own_fault(path: Path, run: Callable[[], T]) -> T:
 
 
 def _line_in(path: Path, error: Exception) -> int:
-    """The last line of this file on the way to where it was raised."""
+    """The last line of this file in the error's traceback."""
     line = 0
     trace = error.__traceback__
     while trace is not None:
@@ -118,10 +121,10 @@ def _line_in(path: Path, error: Exception) -> int:
 
 
 def _send_by_value(module: ModuleType) -> None:
-    """Executors cannot import a file that was named on the command line: its functions travel whole."""
+    """Pickle functions of the module by value, because executors cannot import a file from the command line."""
     try:
         from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415 - a definition is read without PySpark
     except ImportError:
-        # Whatever runs the pipeline says that PySpark is missing.
+        # The command that runs the pipeline reports that PySpark is missing.
         return
     register_pickle_by_value(module)  # type: ignore[no-untyped-call]

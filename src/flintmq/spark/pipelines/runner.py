@@ -1,4 +1,4 @@
-"""A pipeline at work: all of its flows are started, followed, and brought to an end together."""
+"""Run a pipeline: start all of its flows, follow them, and stop them together."""
 
 import os
 import socket
@@ -21,19 +21,20 @@ from flintmq.spark.pipelines.spark_errors import cause, is_too_slow
 from flintmq.spark.pipelines.status import FlowStatus, PipelineStatus, State
 
 POLL_SECONDS: Final = 0.25
-# How long a batch may take to end once it was asked to; it is repeated by the next run if it does not.
+# The longest wait for the current batches after a stop. A batch that takes longer is repeated by the next run.
 PATIENCE_SECONDS: Final = 30.0
-_LOOK_SECONDS: Final = 0.05
+_BATCH_POLL_SECONDS: Final = 0.05
 
 
 class Stop:
-    """Asked once: end behind the batch that runs. Asked again: end now."""
+    """A request to stop. The first one stops a pipeline after the current batches, the second one at once."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
         self.hurry = threading.Event()
 
     def ask(self) -> None:
+        """Ask to stop. Can be called in a signal handler."""
         if self.asked.is_set():
             self.hurry.set()
         self.asked.set()
@@ -43,9 +44,10 @@ Watch = Callable[[PipelineStatus], None]
 
 
 def run(pipeline: Pipeline, spark: SparkSession, stop: Stop, watch: Watch, master: str = "") -> PipelineStatus:
-    """Runs until all flows are done, one fails, or it is asked to stop; `watch` is told of every step.
+    """Run a pipeline until all flows are finished, one fails, or `stop` is asked; `watch` gets each change of the
+    status.
 
-    The last status says how it ended: FINISHED, STOPPED or FAILED. Raises FlintError for what cannot even start.
+    Return the last status, whose state is FINISHED, STOPPED or FAILED. Raises FlintError if a flow does not start.
     """
     status = PipelineStatus(
         pipeline=pipeline.name,
@@ -73,27 +75,29 @@ def run(pipeline: Pipeline, spark: SparkSession, stop: Stop, watch: Watch, maste
         runner.end()
         watch(status)
         raise
-    except Exception as error:  # noqa: BLE001 - whatever a connection to a JVM that ended says
-        # Spark's process was told to end, too, by whoever told this one.
+    except Exception as error:  # noqa: BLE001 - a JVM that ended causes any error
+        # The signal that stops this process may have ended the JVM, too.
         if not stop.asked.is_set():
             status.state = State.FAILED
-            status.error = f"Spark is gone: {cause(error)}"
+            status.error = f"Spark has ended: {cause(error)}"
     runner.end()
     watch(status)
     return status
 
 
 class _Runner:
+    """The queries of one run; it keeps `status` up to date."""
+
     def __init__(self, pipeline: Pipeline, spark: SparkSession, status: PipelineStatus) -> None:
         self._pipeline = pipeline
         self._spark = spark
         self._status = status
         self._queries: list[tuple[StreamingQuery, FlowProgress]] = []
-        # How to start a flow once more, by its name, as long as that may be done.
+        # Functions that start a flow again, by its name. Each is used once at most.
         self._again: dict[str, Callable[[], StreamingQuery]] = {}
 
     def start(self) -> None:
-        """Raises FlintError. All flows are understood before the first one runs."""
+        """Start all flows, after Spark has analyzed all of them. Raises FlintError."""
         pipeline = self._pipeline
         frames = [self._frame(flow) for flow in pipeline.flows]
         for flow, frame in zip(pipeline.flows, frames, strict=True):
@@ -109,7 +113,7 @@ class _Runner:
         except ConfigurationError as error:
             if error.__cause__ is None or not is_too_slow(error.__cause__):
                 raise
-        # The machine was too busy to look at the flow's source: nothing runs yet.
+        # The machine was too busy to analyze the flow. It can be tried again, because no query runs yet.
         return frame_of(self._pipeline, flow, self._spark)
 
     def _query(self, flow: Flow, frame: DataFrame) -> StreamingQuery:
@@ -122,7 +126,7 @@ class _Runner:
             raise ConfigurationError(f"{where}the flow {flow.name} does not start: {cause(error)}") from error
 
     def follow(self) -> bool:
-        """What has come of it since. False when all of it is done, or something failed."""
+        """Update the status. False if all flows are finished, or one has failed."""
         for at, (query, progress) in enumerate(self._queries):
             progress.update()
             flow = progress.status
@@ -139,7 +143,7 @@ class _Runner:
         return self._status.state is State.RUNNING
 
     def _another_start(self, query: StreamingQuery, flow: FlowStatus) -> StreamingQuery | None:
-        """Once, where the machine was too busy for a flow's first batch: its checkpoint knows what to do again."""
+        """Start a flow again, once, if the machine was too busy for its first batch; its checkpoint has its state."""
         error = query.exception()
         again = self._again.pop(flow.name, None)
         if error is None or again is None or flow.batches or not is_too_slow(error):
@@ -148,7 +152,7 @@ class _Runner:
         return again()
 
     def _ended(self, query: StreamingQuery, progress: FlowProgress) -> None:
-        """By itself: it is done, or it failed."""
+        """Note that a query has ended by itself: it is finished, or it has failed."""
         flow = progress.status
         error = query.exception()
         progress.update()
@@ -160,11 +164,11 @@ class _Runner:
             self._status.error = f"the flow {flow.name} failed: {flow.error}"
 
     def wait_for_batches(self, hurry: threading.Event) -> None:
-        """Until no flow is in the middle of a batch, or patience is at its end."""
+        """Stop each flow after its current batch, after PATIENCE_SECONDS, or as soon as `hurry` is set."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         for query, progress in self._queries:
             before = progress.status.batches
-            while query.isActive and time.monotonic() < deadline and not hurry.wait(_LOOK_SECONDS):
+            while query.isActive and time.monotonic() < deadline and not hurry.wait(_BATCH_POLL_SECONDS):
                 progress.update()
                 if not query.status["isTriggerActive"] or progress.status.batches != before:
                     break
@@ -174,7 +178,7 @@ class _Runner:
                 self._ended(query, progress)
 
     def end(self) -> None:
-        """Whatever still runs stops here. Spark may be gone by now."""
+        """Stop all running flows. Errors are ignored, because Spark may have ended."""
         for query, progress in self._queries:
             with suppress(Exception):
                 progress.update()

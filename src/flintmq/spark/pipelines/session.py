@@ -1,4 +1,4 @@
-"""A Spark session for a pipeline, by its master: beside this process, on a cluster, or behind Spark Connect."""
+"""A Spark session for a pipeline, by its master: on this machine, on a cluster, or by Spark Connect."""
 
 import logging
 import os
@@ -20,31 +20,31 @@ from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.pipelines.spark_errors import first_line
 
 JAVA_AT_LEAST: Final = 17
-# The JVM ends within a second or two.
+# The longest wait for the end of the JVM, which usually takes a second or two.
 _STOP_SECONDS: Final = 30.0
 _JAVA_SECONDS: Final = 20.0
 _MASTER: Final = re.compile(r"(local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|(spark|sc|k8s)://.+|yarn)\Z")
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Two hundred, as Spark has it, are two hundred tasks for every batch.
+    # The default of 200 would start 200 tasks for every batch.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
 }
 
 
 def check_master(master: str) -> None:
-    """Raises ConfigurationError."""
+    """Raises ConfigurationError if the master has an unknown form."""
     if not _MASTER.match(master):
         raise ConfigurationError(
-            f"{master!r} is no master: use local[N], local-cluster[N,cores,MB], spark://host:7077, or sc://host:15002 "
-            "for Spark Connect"
+            f"{master!r} is not a master: use local[N], local-cluster[N,cores,MB], spark://host:7077, or "
+            "sc://host:15002 for Spark Connect"
         )
 
 
 @contextmanager
 def session(name: str, master: str, settings: Mapping[str, str], log: Path | None = None) -> Iterator[SparkSession]:
-    """Ends Spark with the block. What the JVM has to say goes to the file, if there is one. Raises FlintError."""
+    """A session that ends with the block. The standard error of the JVM goes to `log`, if set. Raises FlintError."""
     check_master(master)
     with py4j_silenced():
         yield from (
@@ -54,7 +54,7 @@ def session(name: str, master: str, settings: Mapping[str, str], log: Path | Non
 
 def _local(name: str, master: str, settings: Mapping[str, str], log: Path | None) -> Iterator[SparkSession]:
     check_java()
-    # Workers run the first python3 of the PATH otherwise, which need not have FlintMQ.
+    # Without this, workers run the first python3 of the PATH, which may lack FlintMQ.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         with _errors_to(log), _interrupts_later():
@@ -62,7 +62,7 @@ def _local(name: str, master: str, settings: Mapping[str, str], log: Path | None
     except Exception as error:
         _end_jvm()
         raise FlintError(
-            f"Spark did not start with the master {master}: {first_line(error)} (its own log, by --log FILE, says more)"
+            f"Spark did not start with the master {master}: {first_line(error)} (see its log, with --log FILE)"
         ) from error
     spark.sparkContext.setLogLevel("ERROR")
     try:
@@ -73,8 +73,10 @@ def _local(name: str, master: str, settings: Mapping[str, str], log: Path | None
 
 @contextmanager
 def py4j_silenced() -> Iterator[None]:
-    """What fails between Python and the JVM ends a flow, and is told as that. Py4J logs it with its whole stack, too: a
-    batch that is interrupted because its pipeline is told to stop, for one.
+    """Drop the log messages of Py4J in the block.
+
+    Errors between Python and the JVM end a flow, and are reported as its error. Py4J also logs them with their stack,
+    for example if a stop interrupts a batch.
     """
     log = logging.getLogger("py4j")
     nowhere = logging.NullHandler()
@@ -89,19 +91,19 @@ def py4j_silenced() -> Iterator[None]:
 
 
 def check_java() -> None:
-    """Raises FlintError when there is none that Spark could use."""
+    """Raises FlintError if there is no Java that Spark can use."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     advice = f"install Java {JAVA_AT_LEAST} or newer, or set JAVA_HOME to where it is"
     if java is None:
         raise FlintError(f"Spark needs Java, and there is no java in the PATH: {advice}")
     try:
-        said = subprocess.run(  # noqa: S603 - what Spark is about to run
+        result = subprocess.run(  # noqa: S603 - the Java that Spark is about to run
             [java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise FlintError(f"Spark needs Java, and {java} does not run: {advice}") from error
-    version = re.search(r'version "(?:1\.)?(\d+)', said.stderr)
+    version = re.search(r'version "(?:1\.)?(\d+)', result.stderr)
     if version is None or int(version[1]) < JAVA_AT_LEAST:
         found = f"is Java {version[1]}" if version else "does not say its version"
         raise FlintError(f"Spark needs Java {JAVA_AT_LEAST}, and {java} {found}: {advice}")
@@ -110,12 +112,12 @@ def check_java() -> None:
 def _remote(name: str, master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     try:
         spark = _builder(name, settings).remote(master).getOrCreate()
-        # The first question is what makes the connection.
+        # The first call opens the connection.
         _ = spark.version
     except ImportError as error:
         raise FlintError("Spark Connect needs more packages: pip install 'flintmq[connect]'") from error
     except (PySparkException, OSError) as error:
-        raise FlintError(f"Spark Connect is not to be reached at {master}: {first_line(error)}") from error
+        raise FlintError(f"Spark Connect cannot be reached at {master}: {first_line(error)}") from error
     try:
         yield spark
     finally:
@@ -128,20 +130,20 @@ def _builder(name: str, settings: Mapping[str, str]) -> SparkSession.Builder:
 
 
 def _paths(master: str) -> dict[str, str]:
-    """Executors look for FlintMQ where this process found it, when it was not installed."""
+    """Settings by which executors find FlintMQ in the PYTHONPATH of this process, and local addresses."""
     path = os.environ.get("PYTHONPATH", "")
     whole = os.pathsep.join(str(Path(part).resolve()) for part in path.split(os.pathsep))
     found = {"spark.executorEnv.PYTHONPATH": whole} if path else {}
     if master.startswith("local"):
-        # What listens in this process is for its own machine.
+        # A local Spark listens on the loopback interface only.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         found["spark.driver.host"] = "127.0.0.1"
     return found
 
 
 def _end_jvm() -> None:
-    """In whatever state it is; else it would find out in its own time that nobody needs it."""
-    # PySpark knows no other way to what it started.
+    """End the JVM in any state; otherwise it would run until it notices the end of this process."""
+    # PySpark has no public access to the JVM that it started.
     context, gateway = SparkContext._active_spark_context, SparkContext._gateway  # noqa: SLF001
     with suppress(Exception):
         if context is not None:
@@ -160,7 +162,7 @@ def _end_jvm() -> None:
 
 @contextmanager
 def _errors_to(file: Path | None) -> Iterator[None]:
-    """What starts meanwhile, which is Spark's JVM, has this file as its standard error; we keep ours."""
+    """Give processes that start in the block, such as the JVM, this file as standard error; None changes nothing."""
     if file is None:
         yield
         return
@@ -176,14 +178,14 @@ def _errors_to(file: Path | None) -> Iterator[None]:
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """A JVM whose start was interrupted is known to nobody, and would stay."""
+    """Delay SIGINT and SIGTERM until the end of the block: a JVM would survive an interruption of its start."""
     came: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda number, _frame: came.append(number)) for number in numbers]
     try:
         yield
     finally:
-        # PySpark has put its own in the place of ours by now.
+        # PySpark has replaced these handlers by its own.
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
         if came:

@@ -1,4 +1,4 @@
-"""Where a flow's rows go: by a streaming writer where there is one sink, batch by batch where there are several."""
+"""Write a flow to its sinks: with a streaming writer if there is one sink, with foreachBatch if there are several."""
 
 import json
 import sys
@@ -19,15 +19,15 @@ from flintmq.spark.writing.options import write_options
 from flintmq.spark.writing.rows import RowEncoder
 
 LAKE_FORMAT: Final = "flintmq_lake"
-# What a person reads of a batch, and of a value.
+# Defaults of the sink console: rows of a batch, and characters of a value.
 CONSOLE_ROWS: Final = 20
 CONSOLE_WIDTH: Final = 40
-# Of a checkpoint, the file that says which query has it.
+# The file of a checkpoint with the id of its query.
 _METADATA: Final = "metadata"
 
 
 def write(writer: DataStreamWriter, pipeline: Pipeline, flow: Flow, checkpoint: str) -> StreamingQuery:
-    """Starts the query."""
+    """Start the query that writes to all sinks of a flow. Raises errors of Spark."""
     options = [sink_options(pipeline, flow, number) for number in range(len(flow.sinks))]
     sinks = [ConfiguredSink(sink.kind, given) for sink, given in zip(flow.sinks, options, strict=True)]
     if len(sinks) > 1 or sinks[0].kind == CONSOLE:
@@ -36,13 +36,13 @@ def write(writer: DataStreamWriter, pipeline: Pipeline, flow: Flow, checkpoint: 
 
 
 def lakes_of(pipeline: Pipeline, flow: Flow) -> list[Path]:
-    """The flow's sinks that keep count of what they get, in their manifests."""
+    """The directories of the lakes among the flow's sinks, whose manifests count rows."""
     options = [sink_options(pipeline, flow, number) for number, sink in enumerate(flow.sinks) if sink.kind == LAKE]
     return [lake_write_options(given).place.root for given in options]
 
 
 def check_columns(pipeline: Pipeline, flow: Flow, schema: StructType) -> None:
-    """Raises ConfigurationError for columns that are nothing a message has."""
+    """Raises ConfigurationError if the sink flintmq cannot publish rows with these columns."""
     for number, sink in enumerate(flow.sinks):
         if sink.kind == FLINTMQ:
             try:
@@ -53,29 +53,30 @@ def check_columns(pipeline: Pipeline, flow: Flow, schema: StructType) -> None:
 
 @dataclass(frozen=True)
 class ConfiguredSink:
-    """A sink with all that its writer must be told."""
+    """A sink with all options of its writer."""
 
     kind: str
     options: Options
 
     @property
     def format(self) -> str:
+        """The name of its format in Spark."""
         return LAKE_FORMAT if self.kind == LAKE else self.kind
 
 
 class BatchWriter:
-    """Writes a batch to each sink in turn. With Spark Connect, it travels to the server."""
+    """The function for foreachBatch: writes a batch to each sink in turn. Spark Connect pickles it to the server."""
 
     def __init__(self, sinks: list[ConfiguredSink], checkpoint: str) -> None:
         self._sinks = sinks
         self._checkpoint = checkpoint
         self._query = ""
-        # As PySpark asks of what it takes for a function.
+        # PySpark needs this attribute of a function.
         self.__name__ = "BatchWriter"
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         if len(self._sinks) > 1:
-            # Read and computed once, whatever the number of sinks.
+            # Spark reads and computes the batch once for all sinks.
             frame.persist()
             self._query = self._query or query_id(self._checkpoint, frame.sparkSession)
         try:
@@ -91,11 +92,11 @@ class BatchWriter:
 
 
 def query_id(checkpoint: str, spark: SparkSession) -> str:
-    """The id of the query that has a checkpoint. Behind Spark Connect, nobody else tells whose a batch is."""
-    said = spark.read.text(f"{checkpoint}/{_METADATA}").first()
-    if said is None:
-        raise FlintError(f"the checkpoint {checkpoint} does not say whose it is: begin with a new one")
-    return str(json.loads(said.value)["id"])
+    """The id of the query in a checkpoint: with Spark Connect, a batch does not have it. Raises FlintError."""
+    row = spark.read.text(f"{checkpoint}/{_METADATA}").first()
+    if row is None:
+        raise FlintError(f"the checkpoint {checkpoint} does not have the id of its query: begin with a new one")
+    return str(json.loads(row.value)["id"])
 
 
 def _show(frame: DataFrame, batch: int, options: Options) -> None:

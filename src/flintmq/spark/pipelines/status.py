@@ -1,4 +1,4 @@
-"""How a pipeline is doing: what the terminal shows, and what the broker is told. Values, and their form as JSON."""
+"""The status of a pipeline, for the terminal and the broker, and its encoding as JSON."""
 
 from enum import StrEnum
 
@@ -8,14 +8,16 @@ from flintmq.base.errors import FlintError
 
 
 class State(StrEnum):
+    """The state of a pipeline or a flow."""
+
     STARTING = "starting"
     RUNNING = "running"
     STOPPING = "stopping"
-    # Asked to stop, and did; or had nothing left to do.
+    # STOPPED after a request to stop; FINISHED because there was nothing left to read.
     STOPPED = "stopped"
     FINISHED = "finished"
     FAILED = "failed"
-    # Never said by a pipeline itself: it runs, as far as is known, and has not been heard of for long.
+    # A reader of the status sets SILENT: the pipeline should run, and has sent no status for long.
     SILENT = "silent"
 
 
@@ -23,9 +25,7 @@ ENDED = frozenset({State.STOPPED, State.FINISHED, State.FAILED})
 
 
 class LakeStatus(msgspec.Struct, kw_only=True):
-    """What a lake, one of a flow's sinks, has got since the flow started. None is where nobody knows: its manifest is
-    not to be seen from here, or not there yet.
-    """
+    """What a lake among the sinks got since the flow started; None if its manifest does not exist or cannot be read."""
 
     path: str
     rows: int | None = None
@@ -34,9 +34,10 @@ class LakeStatus(msgspec.Struct, kw_only=True):
 
 
 class FlowStatus(msgspec.Struct, kw_only=True):
-    """`rows` were read, and rates are rows per second; `written` is what each sink took of what became of them.
+    """The status of one flow.
 
-    `lag` is how many messages wait that have not been read. `files` are those of all lakes. None is where nobody knows.
+    `rows` were read, and each sink has written `written` rows. `rate` and `input_rate` are rows per second. `lag` is
+    the number of messages that were not read yet. `files` are those of all lakes. A value is None if it is unknown.
     """
 
     name: str
@@ -54,7 +55,7 @@ class FlowStatus(msgspec.Struct, kw_only=True):
 
 
 class PipelineStatus(msgspec.Struct, kw_only=True):
-    """`updated_ms` is when this was said; times are milliseconds since 1970."""
+    """The status of a pipeline. Times are in milliseconds since 1970; `updated_ms` is that of this status."""
 
     pipeline: str
     state: State = State.STARTING
@@ -69,25 +70,28 @@ class PipelineStatus(msgspec.Struct, kw_only=True):
 
     @property
     def rows(self) -> int:
+        """The rows that all flows have read."""
         return sum(flow.rows for flow in self.flows)
 
     @property
     def rate(self) -> float:
+        """The rows per second of all flows."""
         return sum(flow.rate for flow in self.flows)
 
     @property
     def lag(self) -> int | None:
-        """Of all flows that know theirs."""
+        """The lag of all flows that report one; None if none does."""
         known = [flow.lag for flow in self.flows if flow.lag is not None]
         return sum(known) if known else None
 
     def as_json(self) -> bytes:
+        """The body of a status message."""
         return msgspec.json.encode(self)
 
 
 def parse_status(body: bytes) -> PipelineStatus:
-    """Raises FlintError for what no pipeline said."""
+    """The inverse of `as_json`. Raises FlintError for any other body."""
     try:
         return msgspec.json.decode(body, type=PipelineStatus)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise FlintError(f"this is no status of a pipeline: {error}") from error
+        raise FlintError(f"this is not a status of a pipeline: {error}") from error

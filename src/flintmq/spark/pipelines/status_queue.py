@@ -1,4 +1,4 @@
-"""The queue on which pipelines say how they are doing: the broker keeps the last word of each."""
+"""The queue for the status of pipelines, of which the broker keeps the last message of each pipeline."""
 
 import threading
 import time
@@ -15,20 +15,22 @@ from flintmq.spark.pipelines.status import ENDED, PipelineStatus, State, parse_s
 QUEUE: Final = "flintmq.pipelines"
 KEY: Final = "pipeline"
 _ARGUMENTS: Final[dict[str, object]] = {"x-last-value-key": KEY}
-# A pipeline that has not run for so long is forgotten.
+# The status of a pipeline expires after this time.
 FORGET_SECONDS: Final = 30 * 24 * 3600
-# Said again though nothing has changed, so that whoever looks can tell a quiet pipeline from a dead one.
+# A status is repeated without changes, so that readers can tell an idle pipeline from a dead one.
 REPEAT_SECONDS: Final = 5.0
 SILENT_SECONDS: Final = 6 * REPEAT_SECONDS
+# The shortest time between two messages.
 _BETWEEN_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 5.0
-_LAST_WORD_SECONDS: Final = 5.0
-# Everything that waits comes at once; the silence behind it is the end.
+# The longest wait at the end for the last status.
+_LAST_STATUS_SECONDS: Final = 5.0
+# All waiting messages come at once: so long without a message is the end of the queue.
 _BROWSE_SECONDS: Final = 0.5
 
 
 def status_endpoint(pipeline: Pipeline) -> Endpoint | None:
-    """The broker that is to hear of a pipeline: its own, or that of the first flow which has one."""
+    """The broker for the status of a pipeline: its own, or that of the first flow that has one; None without any."""
     places = [pipeline.broker]
     for flow in pipeline.flows:
         places += [flow.source.options] if flow.source.kind == FLINTMQ else []
@@ -42,7 +44,10 @@ def status_endpoint(pipeline: Pipeline) -> Endpoint | None:
 
 
 def browse(url: str, now_ms: int) -> list[PipelineStatus]:
-    """The last word of each pipeline, by name; nothing is taken. Raises FlintError."""
+    """The last status of each pipeline, by name. No message is removed.
+
+    `now_ms` is the Unix time, with which a pipeline without recent messages is SILENT. Raises FlintError.
+    """
     found: dict[str, PipelineStatus] = {}
     with fc.connect(url) as connection, connection.channel() as channel:
         try:
@@ -57,22 +62,22 @@ def browse(url: str, now_ms: int) -> list[PipelineStatus]:
             for message in batch.messages:
                 with suppress(FlintError):
                     status = parse_status(message.body)
-                    found[status.pipeline] = _heard(status, now_ms)
+                    found[status.pipeline] = _with_silence(status, now_ms)
             if len(found) >= waiting:
                 break
     return [found[name] for name in sorted(found)]
 
 
-def _heard(status: PipelineStatus, now_ms: int) -> PipelineStatus:
+def _with_silence(status: PipelineStatus, now_ms: int) -> PipelineStatus:
     if status.state not in ENDED and now_ms - status.updated_ms > SILENT_SECONDS * 1000:
         status.state = State.SILENT
     return status
 
 
 class StatusPublisher:
-    """Tells the broker, from a thread of its own: a pipeline neither waits for that nor ends by it.
+    """Publishes the status of a pipeline from its own thread, so that a pipeline does not depend on it.
 
-    `failure` says why the broker was not told the last time, and is empty when it was.
+    `failure` is the reason why the last publish failed; empty if it succeeded.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -90,12 +95,13 @@ class StatusPublisher:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """The last word is said, if that is possible soon."""
+        """Publish the last status, if that does not take long."""
         self._closing.set()
         self._changed.set()
-        self._thread.join(_LAST_WORD_SECONDS)
+        self._thread.join(_LAST_STATUS_SECONDS)
 
     def tell(self, status: PipelineStatus) -> None:
+        """Publish this status soon; a later one may replace it before."""
         self._latest = status
         self._changed.set()
 
@@ -104,13 +110,13 @@ class StatusPublisher:
             try:
                 with self._endpoint.connect() as connection, connection.channel(confirms=True) as channel:
                     channel.declare_queue(QUEUE, arguments=_ARGUMENTS)
-                    self._talk(channel)
+                    self._publish_changes(channel)
             except FlintError as error:
                 self.failure = str(error)
                 self._closing.wait(_RETRY_SECONDS)
 
-    def _talk(self, channel: fc.Channel) -> None:
-        """Until there is nothing left to say. Raises FlintError."""
+    def _publish_changes(self, channel: fc.Channel) -> None:
+        """Publish changes until the publisher is closed. Raises FlintError."""
         while True:
             self._changed.wait(REPEAT_SECONDS)
             self._changed.clear()

@@ -1,6 +1,7 @@
-"""A YAML file as a tree whose every value knows its line, and which hands out nothing it was not asked for.
+"""A YAML file as a tree. Each value has its line for errors, and keys that were not asked for are errors.
 
-Errors are found while the tree is read: `pipeline.yaml:12: there is no key sorce in a flow: did you mean source?`
+Errors are raised while the tree is read, such as `pipeline.yaml:12: there is no key sorce in a flow: did you mean
+source?`
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,10 @@ _SCALARS: Final = (str, bool, int, float)
 
 
 class Node:
-    """One value of the file: a mapping, a sequence or a scalar. Lines count from 1."""
+    """A value of the file: a mapping, a sequence or a scalar.
+
+    Lines count from 1. `what` is the name of the value in errors. Methods raise ConfigurationError, with path and line.
+    """
 
     def __init__(self, path: str, line: int, value: object, what: str) -> None:
         self.line = line
@@ -29,6 +33,7 @@ class Node:
         self._asked: list[str] = []
 
     def fail(self, text: str) -> NoReturn:
+        """Raise ConfigurationError at this value."""
         raise ConfigurationError(f"{self._path}:{self.line}: {text}")
 
     # -- mappings -----------------------------------------------------------------------------------------------
@@ -38,12 +43,13 @@ class Node:
         return isinstance(self._value, CommentedMap)
 
     def child(self, key: str) -> "Node | None":
-        """The value of a key, if it is there and not empty."""
+        """The value of a key; None if it is missing or empty."""
         self._asked.append(key)
         value = self._mapping().get(key)
         return None if value is None else self._of_key(key)
 
     def required(self, key: str, what: str) -> "Node":
+        """The value of a key that must be there; `what` explains it in the error."""
         found = self.child(key)
         if found is None:
             near = get_close_matches(key, [str(other) for other in self._mapping() if other not in self._asked], n=1)
@@ -53,7 +59,10 @@ class Node:
         return found
 
     def one_of(self, keys: Sequence[str], what: str) -> tuple[str, "Node"]:
-        """The one of these keys that is there; to be asked last. An empty one is an empty mapping."""
+        """The only one of these keys that is there, and its value; an empty value is an empty mapping.
+
+        It must be called after all other keys were asked for.
+        """
         self._asked += keys
         there = [key for key in keys if key in self._mapping()]
         if len(there) != 1:
@@ -62,7 +71,7 @@ class Node:
         return there[0], self._of_key(there[0])
 
     def items(self) -> Iterator[tuple[str, "Node"]]:
-        """All keys, whatever they are."""
+        """All keys with their values."""
         for key in self._mapping():
             child = self._of_key(key)
             if not isinstance(key, str):
@@ -71,7 +80,7 @@ class Node:
             yield key, child
 
     def finish(self) -> None:
-        """Raises ConfigurationError for a key that nobody asked for, which is one that there is not."""
+        """Raises ConfigurationError for a key that was not asked for, and is therefore unknown."""
         for key in self._mapping():
             if key not in self._asked:
                 near = get_close_matches(str(key), self._asked, n=1)
@@ -88,7 +97,7 @@ class Node:
         try:
             line = mapping.lc.key(key)[0] + 1
         except KeyError:
-            # It came from another mapping, by a merge.
+            # The key came from another mapping by a YAML merge.
             line = self.line
         value = mapping[key]
         return Node(self._path, line, CommentedMap() if value is None else value, str(key))
@@ -96,9 +105,10 @@ class Node:
     # -- sequences ----------------------------------------------------------------------------------------------
 
     def elements(self, what: str) -> list["Node"]:
+        """The values of a list that is not empty; `what` is the name of each in errors."""
         value = self._value
         if not isinstance(value, CommentedSeq) or not value:
-            self.fail(f"{self.what} must be a list, each {what} behind a dash")
+            self.fail(f"{self.what} must be a list, each {what} after a dash")
         return [Node(self._path, value.lc.item(place)[0] + 1, one, what) for place, one in enumerate(value)]
 
     # -- scalars ------------------------------------------------------------------------------------------------
@@ -109,12 +119,12 @@ class Node:
 
     @property
     def text_line(self) -> int:
-        """The line on which the text itself begins: the next one, for text in a block of its own."""
+        """The line on which the text begins: the next line if the text is a block scalar."""
         is_block = isinstance(self._value, (FoldedScalarString, LiteralScalarString))
         return self.line + 1 if is_block else self.line
 
     def text(self) -> str:
-        """As it would be written in an option: true and false in lower case, and numbers as they are."""
+        """A scalar as the text of an option: true and false in lower case, numbers unchanged."""
         if not isinstance(self._value, _SCALARS):
             self.fail(f"{self.what} must be text or a number")
         if isinstance(self._value, bool):
@@ -122,6 +132,7 @@ class Node:
         return str(self._value)
 
     def choice(self, allowed: Sequence[str]) -> str:
+        """A text that must be one of these."""
         value = self.text()
         if value not in allowed:
             near = get_close_matches(value, allowed, n=1)
@@ -135,14 +146,14 @@ class Node:
 
 
 def read_yaml(path: Path) -> Node:
-    """Raises ConfigurationError for a file that cannot be read, or is not YAML."""
+    """The tree of a file. Raises ConfigurationError if it cannot be read, or is not YAML."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(f"{path} cannot be read: {why}") from error
     try:
-        # With its comments and lines, and no objects but plain ones.
+        # The round-trip loader keeps lines, and creates only plain objects.
         value: object = YAML(typ="rt", pure=True).load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark

@@ -15,5 +15,5 @@ def test_a_status() -> None:
 @pytest.mark.parametrize("body", [b"", b"{}", b"\xff", b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"])
 def test_what_no_pipeline_said(body: bytes) -> None:
     """Whoever may publish to the queue may put anything there: it is one error, which those who list pass over."""
-    with pytest.raises(FlintError, match="this is no status of a pipeline"):
+    with pytest.raises(FlintError, match="this is not a status of a pipeline"):
         parse_status(body)
