@@ -94,15 +94,22 @@ _ELSEWHERE: Final = {
     "txnversion": "batchId",
 }
 # Spark passes these options of writeStream on to the sink.
-_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
+SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})
 
 
 def endpoint(o: "Given") -> Endpoint:
     """The address of the broker. Raises ConfigurationError unless exactly one option gives it."""
-    url, env, file = o.text("url") or "", o.text("urlEnv") or "", o.text("urlFile") or ""
+    return only_endpoint(o.text("url") or "", o.text("urlEnv") or "", o.text("urlFile") or "")
+
+
+def only_endpoint(url: str, env: str, file: str, reason: str = "") -> Endpoint:
+    """The address of the broker from these options, each "" if it is not set.
+
+    `reason` begins the error. Raises ConfigurationError unless exactly one option is set.
+    """
     if sum(map(bool, (url, env, file))) != 1:
         raise ConfigurationError(
-            "say where the broker is with exactly one of the options url (amqp://user:password@host/vhost), "
+            f"{reason}say where the broker is with exactly one of the options url (amqp://user:password@host/vhost), "
             "urlEnv (an environment variable that holds the URL) and urlFile (a file that holds it)"
         )
     return Endpoint(url, env, file)
@@ -117,7 +124,7 @@ class Given:
     def __init__(self, given: Mapping[str, str], uses: frozenset[Use]) -> None:
         self._values = {name.lower(): value for name, value in given.items()}
         for name in self._values:
-            if name not in _SPARKS_OWN:
+            if name not in SPARK_OPTIONS:
                 _check_name(name, uses)
 
     def text(self, name: str) -> str | None:

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.endpoint import Endpoint
 from flintmq.spark.lake.partition_filter import PartitionFilter, parse_partition_filter
-from flintmq.spark.options import check_progress_tracking
+from flintmq.spark.options import SPARK_OPTIONS, check_progress_tracking, only_endpoint
 
 # Large enough for fast reads, and small enough for one task: Spark and Delta use the same size.
 MAX_FILE_BYTES: Final = 128 * 1024 * 1024
@@ -47,8 +47,6 @@ READ_NAMES: Final = (
     "maxRowsPerTrigger",
 )
 COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
-# Spark passes these options of writeStream on to the sink.
-_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 # Names of other connectors for these options.
 _ELSEWHERE: Final = {"format": "lakeFormat", "location": "path", "maxrecordsperfile": "maxFileBytes"}
 # A transactional id becomes the name of a directory.
@@ -185,20 +183,14 @@ def _transactional_id(o: "_Given") -> str:
 
 
 def _events(o: "_Given") -> Events | None:
-    urls = [o.text(name) for name in ("url", "urlEnv", "urlFile")]
+    url, env, file = o.text("url"), o.text("urlEnv"), o.text("urlFile")
     exchange = o.text("eventsExchange")
     routing_key = o.text("eventsRoutingKey")
     if not exchange and not routing_key:
-        if any(urls):
+        if url or env or file:
             raise ConfigurationError("the URL of a broker is for events: the option eventsExchange is missing")
         return None
-    if sum(map(bool, urls)) != 1:
-        raise ConfigurationError(
-            "events need a broker: say where it is with exactly one of the options url "
-            "(amqp://user:password@host/vhost), urlEnv (an environment variable that holds the URL) and urlFile (a "
-            "file that holds it)"
-        )
-    return Events(Endpoint(*urls), exchange, routing_key)
+    return Events(only_endpoint(url, env, file, "events need a broker: "), exchange, routing_key)
 
 
 class _Given:
@@ -212,7 +204,7 @@ class _Given:
         known = {name.lower(): name for name in names}
         for name in self._values:
             check_progress_tracking(name)
-            if name not in known and name not in _SPARKS_OWN:
+            if name not in known and name not in SPARK_OPTIONS:
                 near = get_close_matches(name, known, n=1)
                 meant = _ELSEWHERE.get(name) or (known[near[0]] if near else None)
                 advice = f"did you mean {meant}?" if meant else f"known are {', '.join(names)}"
