@@ -1,4 +1,4 @@
-"""What is left of a write that was given up: nothing that an attempt alone wrote, and all that may be a batch's."""
+"""The files of an aborted write: those of a failed attempt are removed, those of a possible batch stay."""
 
 import logging
 from pathlib import Path
@@ -21,12 +21,12 @@ Messages = list[WriterCommitMessage | None]
 
 
 def said(lake: Lake, start: int, end: int) -> Written:
-    """What the driver hears of a task."""
+    """The result of a task, as the driver gets it."""
     return Written("query", lake.write(iter([messages(start, end)])), lake.attempt)
 
 
 def stream_writer(path: Path, format: str) -> LakeStreamWriter:
-    """As Spark makes it anew for a commit or an abort."""
+    """A writer as Spark creates it for a commit or an abort."""
     return LakeStreamWriter(lake_write_options({"path": str(path), "lakeFormat": format}), SCHEMA)
 
 
@@ -111,7 +111,7 @@ def test_an_abort_after_another_driver_decided(tmp_path: Path, format: str) -> N
 def test_a_commit_that_fails_before_it_decides(
     tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever was to decide knows that it is not: its files go, and the batch is written again."""
+    """The driver knows that a batch is not decided: its files are removed, and it is written again."""
     path = tmp_path / "lake"
     heard: Messages = [said(a_lake(path, format), 0, 10)]
     with monkeypatch.context() as broken:
@@ -175,7 +175,7 @@ def test_a_file_that_cannot_be_begun(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_table_that_does_not_take_a_decided_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a job that would be another batch when it is run again, the error says how it is completed, once."""
+    """The error of a job that would be another batch in its next run says how to complete it."""
     path = tmp_path / "lake"
     options = {"path": str(path)}
     writer = LakeBatchWriter(lake_write_options(options), SCHEMA)

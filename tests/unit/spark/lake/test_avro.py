@@ -98,7 +98,7 @@ def test_what_does_not_fit() -> None:
 
 
 def test_framing() -> None:
-    """What stands before a body is known: the schema's fingerprint, or the id from a registry."""
+    """The prefix of a body is checked: the schema's fingerprint, or the id from a registry."""
     body = encoded("string", "x")
     mark = bytes.fromhex(fingerprint(to_parsing_canonical_form("string"), "CRC-64-AVRO"))
     found = decoded("string", b"\xc3\x01" + mark + body, b"\xc3\x01" + bytes(8) + body, framing=Framing.SINGLE_OBJECT)

@@ -1,4 +1,4 @@
-"""What may be set on a lake, and what is said of everything else."""
+"""The options of a lake, and the errors for all others."""
 
 import pytest
 from pyspark.sql.types import DoubleType, IntegerType, StructField, StructType
@@ -63,7 +63,7 @@ def test_nothing_but_partitions() -> None:
     ],
 )
 def test_wrong_options_of_reading(options: dict[str, str], expected: str) -> None:
-    """So it is with reading."""
+    """Options of reads are checked in the same way."""
     with pytest.raises(ConfigurationError, match=expected):
         lake_read_options(options)
 

@@ -43,7 +43,7 @@ NAMES = ("key", "day", "paid", "size")
 
 @pytest.fixture(scope="module")
 def lakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same rows in each format, numbered: every combination of the values is a partition."""
+    """Numbered rows, equal in each format: every combination of the values is a partition."""
     path = tmp_path_factory.mktemp("lakes")
     combinations = [
         (key, day, paid, size) for key in KEYS for day in DAYS for paid in (True, False) for size in (9, 10)
@@ -64,7 +64,7 @@ def lake_batch(lake: Lake, rows: pa.RecordBatch) -> Batch:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What is opened as a file of Parquet, for its rows or for what its footer says."""
+    """The Parquet files that are opened, for their rows or their footers."""
     found: list[object] = []
     original = pq.ParquetFile.__init__
 
@@ -143,7 +143,7 @@ def test_conditions_that_no_lake_has(lakes: Path, format: str, partitions: str, 
     ],
 )
 def test_what_is_no_condition(partitions: str, expected: str) -> None:
-    """What is not column=value is refused before there is a look at a lake."""
+    """A condition of another form is refused before a lake is opened."""
     with pytest.raises(ConfigurationError, match=re.escape(expected)):
         lake_read_options({"path": "/x", "partitions": partitions})
 

@@ -1,4 +1,4 @@
-"""What a lake does not take is told before its batch is decided: after that, it could never be completed."""
+"""A lake refuses rows before their batch is decided: after that, it could never be completed."""
 
 import json
 import re
@@ -105,7 +105,7 @@ def test_a_value_that_is_just_a_name(tmp_path: Path) -> None:
 
 
 def test_names_of_values(tmp_path: Path) -> None:
-    """As Hive and Spark write and read them: they know no escapes for what is not ASCII, and no empty text."""
+    """Directories are those of Hive and Spark, which escape only ASCII and have no empty text."""
     path = tmp_path / "lake"
     lake = a_lake(path, schema=KEYED, partitionBy="key")
     keys = ["a/b=c%", "ü€😀", " ", "", "..", "a\nb"]
@@ -205,7 +205,7 @@ def test_a_delta_table_that_others_began(tmp_path: Path) -> None:
 
 
 def test_an_iceberg_table_that_others_began(tmp_path: Path) -> None:
-    """As with Delta: it has the columns and the partitions that rows are written for, or is left alone."""
+    """An Iceberg table of another program needs the columns and partitions of the rows, or is not changed."""
     path = tmp_path / "lake"
     lake = a_lake(path, "iceberg", KEYED, partitionBy="key")
     lake.commit(batch(lake, 0, keyed("a")))
@@ -222,7 +222,7 @@ def test_an_iceberg_table_that_others_began(tmp_path: Path) -> None:
 
 
 def a_delta_table(path: Path, protocol: dict[str, Any], configuration: dict[str, str], column: dict[str, Any]) -> None:
-    """As others write them: with a second column like this."""
+    """Tables of other programs: with such a second column."""
     mapped = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "n"} if configuration == MAPPING else {}
     fields: list[dict[str, Any]] = [{"name": "n", "type": "long", "nullable": True, "metadata": mapped}]
     fields.append({"name": "key", "type": "string", "nullable": True, "metadata": {}} | column)
@@ -290,7 +290,7 @@ def test_a_delta_table_that_takes_other_rows(
 
 
 def test_a_delta_table_that_others_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it asks for what its library does not write, the error says so, and at once; without that, it goes on."""
+    """A table with features that its library does not write is one error at once; without them, it continues."""
     path = tmp_path / "lake"
     lake = a_lake(path, "delta", KEYED)
     lake.commit(batch(lake, 0, keyed("a")))
@@ -346,7 +346,7 @@ def a_field(number: int, name: str, kind: IcebergType, required: bool = False) -
 def test_an_iceberg_table_that_takes_other_files(
     tmp_path: Path, fields: list[NestedField], spec: PartitionSpec, said: str
 ) -> None:
-    """What its library would not add is told before the batch is decided; what it adds is added."""
+    """Files that the library would refuse are refused before the decision; others are added."""
     path = tmp_path / "lake"
     path.mkdir()
     catalog = load_catalog("flintmq", type="sql", uri=f"sqlite:///{path / 'catalog.db'}", warehouse=path.as_uri())

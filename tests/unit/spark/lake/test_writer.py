@@ -1,4 +1,4 @@
-"""What tasks and the driver do to a lake, step by step, without Spark between them."""
+"""The steps of tasks and of the driver at a lake, without Spark."""
 
 import os
 from dataclasses import replace
@@ -48,7 +48,7 @@ SCHEMA = StructType(
 
 
 def messages(start: int, end: int, keys: int = 1, queue: str = "q") -> pa.RecordBatch:
-    """As Spark gives them to a task: times in the session's zone."""
+    """Rows as Spark passes them to a task: times are in the session's zone."""
     numbers = range(start, end)
     return pa.RecordBatch.from_pydict(
         {
@@ -82,7 +82,7 @@ def read_back(path: Path, *columns: str, **options: str) -> list[tuple[Any, ...]
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_batch_that_comes_again(tmp_path: Path, format: str) -> None:
-    """Whoever does a batch again, with other tasks and other files, gets what was decided the first time."""
+    """A driver that repeats a batch, with other tasks and files, gets the batch that was decided first."""
     path = tmp_path / "lake"
     lake = a_lake(path, format, partitionBy="day,routing_key")
     first = batch(lake, 0, messages(0, 70, keys=2), messages(70, 100, keys=2))
@@ -143,7 +143,7 @@ def test_numbers_grow(tmp_path: Path, format: str) -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_batch_that_was_given_up_after_it_was_decided(tmp_path: Path, format: str) -> None:
-    """Whoever comes behind it brings it into the table first, which would take it for added later."""
+    """The next batch first adds a decided batch to the table, which would otherwise take it for added."""
     path = tmp_path / "lake"
     lake = a_lake(path, format)
     lake.commit(batch(lake, 0, messages(0, 10)))
@@ -154,7 +154,7 @@ def test_a_batch_that_was_given_up_after_it_was_decided(tmp_path: Path, format: 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_abort(tmp_path: Path, format: str) -> None:
-    """What a failed attempt wrote is removed, unless it was decided that it is the batch."""
+    """The files of a failed attempt are removed unless they are the decided batch."""
     path = tmp_path / "lake"
     lake = a_lake(path, format)
     failed, decided = batch(lake, 0, messages(0, 10)), batch(lake, 0, messages(0, 10))
@@ -218,7 +218,7 @@ def test_manifest_rows(tmp_path: Path) -> None:
 
 @pytest.fixture
 def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """One that puts ten batches together, but the last four."""
+    """A manifest that compacts ten batches, but not the last four."""
     monkeypatch.setattr(manifests, "COMPACTED_BATCHES", 10)
     monkeypatch.setattr(manifests, "UNCOMPACTED_BATCHES", 4)
     return Manifest(tmp_path)
@@ -229,7 +229,7 @@ def small_batches(count: int) -> list[Batch]:
 
 
 def test_many_batches(tmp_path: Path, manifest: Manifest) -> None:
-    """Those of a query are put together in few files, and are what they were: in order, each once, decided for good."""
+    """The batches of a query are compacted to few files, and stay decided, in order and each once."""
     decided = small_batches(100)
     for one in decided:
         manifest.decide(one)
@@ -302,7 +302,7 @@ def test_files_that_are_moved(tmp_path: Path) -> None:
 
 
 def test_a_lake_that_is_read_while_it_is_completed(tmp_path: Path) -> None:
-    """Who reads by the manifest sees a batch that is decided, wherever its files stand."""
+    """Readers of the manifest see a decided batch, whether its files were moved or not."""
     path = tmp_path / "lake"
     lake = a_lake(path)
     lake.commit(batch(lake, 0, messages(0, 10)))
@@ -311,7 +311,7 @@ def test_a_lake_that_is_read_while_it_is_completed(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_moved_before_it_is_read(tmp_path: Path) -> None:
-    """Whoever planned to read a batch before it was completed finds its files when they are in their places."""
+    """A reader that planned before a batch was completed finds its files after they were moved."""
     path = tmp_path / "lake"
     lake = a_lake(path, partitionBy="day")
     decided = batch(lake, 0, messages(0, 10))
@@ -327,7 +327,7 @@ def test_a_file_that_is_moved_before_it_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_version_stays(tmp_path: Path, format: str) -> None:
-    """Whoever began to read one version goes on with it, in the same order, after others were made."""
+    """A reader of a version continues with it, in the same order, after later versions."""
     path = tmp_path / "lake"
     lake = a_lake(path, format)
     for number in (2, 0, 1):
@@ -385,7 +385,7 @@ def test_other_columns(tmp_path: Path) -> None:
 
 
 def test_a_lake_begun_by_two(tmp_path: Path) -> None:
-    """Of two queries that begin a lake at once with other columns, the later one is refused when it commits."""
+    """If two queries create a lake with different columns at once, the later one is refused at its commit."""
     path = tmp_path / "lake"
     one = a_lake(path)
     other = a_lake(path, schema=StructType(SCHEMA.fields[:-1]))
@@ -395,7 +395,7 @@ def test_a_lake_begun_by_two(tmp_path: Path) -> None:
 
 
 def test_a_manifest_of_another_version(tmp_path: Path) -> None:
-    """What a later FlintMQ wrote is not guessed at."""
+    """A manifest of a later FlintMQ is refused."""
     path = tmp_path / "lake"
     lake = a_lake(path)
     lake.commit(batch(lake, 0, messages(0, 1)))
@@ -456,13 +456,13 @@ def test_formats_are_what_lakes_are_read_as(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_vacuum(tmp_path: Path, format: str) -> None:
-    """What belongs to no batch is removed once it is old, and nothing else is."""
+    """Only old files that belong to no batch are removed."""
     path = tmp_path / "lake"
     lake = a_lake(path, format)
     lake.commit(batch(lake, 0, messages(0, 10)))
     Manifest(path).decide(batch(lake, 1, messages(10, 20)))
     lake.write(iter([messages(20, 30)]))
-    # As others name theirs, who write to the table as well.
+    # Names of other programs that write to the table.
     foreign = path / "data" / "00000-0-8a7b6c5d-1234-4abc-9def-0123456789ab.parquet"
     foreign.parent.mkdir(exist_ok=True)
     foreign.touch()
@@ -504,7 +504,7 @@ def test_many_columns_of_many_values(tmp_path: Path) -> None:
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
-    """What is on the disk: files that were synced, and all that directories had in them when they were."""
+    """The state of the disk: synced files, and the entries that directories had when they were synced."""
     found: set[Path] = set()
     fsync = os.fsync
 
@@ -518,7 +518,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
 
 
 def on_the_disk(files: set[Path], root: Path) -> set[Path]:
-    """What has to be for these files to be found, with what is in them."""
+    """The entries and contents that are needed to find these files."""
     return {path for file in files for path in (file / "content", file, *file.parents) if root in path.parents}
 
 
@@ -546,7 +546,7 @@ def test_what_a_loss_of_power_leaves_of_who_died(tmp_path: Path, format: str, sy
     lake.commit(batch(lake, 0, messages(0, 10)))
     before = logs_of(path)
     lake.commit(batch(lake, 1, messages(10, 20)))
-    # Of Iceberg's files, these say what the table was in between.
+    # Files of Iceberg with earlier states of the table.
     old = {file for file in logs_of(path) - before if format == "iceberg" and not file.name.endswith("-m0.avro")}
     lake.commit(batch(lake, 0, messages(20, 30), query="another"))
     synced.clear()
@@ -555,5 +555,5 @@ def test_what_a_loss_of_power_leaves_of_who_died(tmp_path: Path, format: str, sy
 
 
 def logs_of(path: Path) -> set[Path]:
-    """What the library of a table has written, but for Iceberg's table before anything was in it."""
+    """The files that the library of a table has written, without those of Iceberg's empty table."""
     return {*path.glob("_delta_log/*.json"), *path.glob("metadata/*")} - {*path.glob("metadata/00000-*.metadata.json")}

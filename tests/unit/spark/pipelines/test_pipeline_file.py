@@ -94,7 +94,7 @@ def test_a_definition(tmp_path: Path) -> None:
     ],
 )
 def test_errors_name_the_line(tmp_path: Path, wrong: str, right: str, line: int, text: str) -> None:
-    """Whatever is wrong in a definition, its error begins with the file and the line, and says what would be right."""
+    """Each error in a definition begins with the file and the line, and says what would be right."""
     assert wrong in GOOD
     file = written(tmp_path, GOOD.replace(wrong, right, 1))
     with pytest.raises(ConfigurationError) as caught:
@@ -125,7 +125,7 @@ def test_sinks_of_one_name(tmp_path: Path) -> None:
     ],
 )
 def test_what_pipelines_number(tmp_path: Path, sink: str) -> None:
-    """Whose a batch is, and which one, is no definition's to say."""
+    """A definition cannot set the owner and the number of a batch."""
     with pytest.raises(ConfigurationError, match=r"yaml:22: the option \w+ is not for pipelines"):
         load(written(tmp_path, GOOD.replace("      - console", f"      - {sink}")))
 
@@ -188,7 +188,7 @@ def test_python(tmp_path: Path) -> None:
     ],
 )
 def test_python_that_is_wrong(tmp_path: Path, wrong: str, right: str, text: str) -> None:
-    """What a definition in Python raises names its file and, where there is one, its line."""
+    """An error of a definition in Python has its file and, if there is one, its line."""
     file = tmp_path / "carriers.py"
     file.write_text(PYTHON.replace(wrong, right, 1))
     with pytest.raises(ConfigurationError) as caught:
@@ -198,7 +198,7 @@ def test_python_that_is_wrong(tmp_path: Path, wrong: str, right: str, text: str)
 
 
 def test_several_in_one_file(tmp_path: Path) -> None:
-    """Of several pipelines in a file, one must be chosen by its function's name."""
+    """If a file has several pipelines, one must be chosen by its function's name."""
     file = tmp_path / "carriers.py"
     second = PYTHON[PYTHON.index("@pipeline") :].replace("carriers", "others")
     file.write_text(f"{PYTHON}\n\n{second}")

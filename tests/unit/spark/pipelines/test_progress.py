@@ -1,4 +1,4 @@
-"""What is made of the reports of a query."""
+"""The status of a flow from the reports of its query."""
 
 import json
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_what_was_written() -> None:
 
 
 def lake(root: Path, *batches: int) -> Path:
-    """One that has two files of ten rows in each of these batches of the query."""
+    """A lake with two files of ten rows in each of these batches of the query."""
     manifest = Manifest(root)
     manifest.describe(Description(LakeFormat.PARQUET, StructType([StructField("n", LongType())]), ()))
     for number in batches:

@@ -148,7 +148,7 @@ def test_malformed_properties() -> None:
 
 
 def test_unknown_times() -> None:
-    """Where nobody knows when a message was received, the time is null."""
+    """The timestamp is null if the time of receipt is unknown."""
     rows = ChunkDecoder(PLAIN, "q", 0, knows_times=False).decode(chunk((b"a", b"\0\0"), (b"b", b"\0\0"))).to_pylist()
     assert [row["timestamp"] for row in rows] == [None, None]
 

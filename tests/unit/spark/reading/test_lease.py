@@ -91,7 +91,7 @@ def test_a_batch() -> None:
 
 
 def test_a_batch_that_was_leased_before() -> None:
-    """What a driver leased before it died, and Spark does not know of, is the next batch: as far as the limit goes."""
+    """Messages that a driver leased before it died, unknown to Spark, are the next batch, within its limit."""
     broker = Broker(first=3, next=9, ready=4)
     source = lease(broker)
     assert source.start() == 3
@@ -118,7 +118,7 @@ def test_bytes() -> None:
 
 
 def test_a_query_without_a_batch() -> None:
-    """What others had under its name goes back to the queue, and is leased anew, so that they cannot go on with it."""
+    """Messages that another query leased under the name are returned and leased again, so that it cannot continue."""
     broker = Broker(first=3, next=9, ready=4)
     source = lease(broker)
     before = source.number
@@ -171,7 +171,7 @@ def test_a_lease_that_is_another(broker: Broker, offset: int, number: int, expec
     assert broker.first == first
     lenient = lease(broker, failOnDataLoss="false")
     assert lenient.resume(offset, number) == first
-    # Of a batch that was planned, what is left; of another lease's, nothing.
+    # The rest of a planned batch can be read; nothing of a batch of another lease.
     assert lenient.available(number, offset, 8) == ((5, 8) if number == lenient.number else (8, 8))
 
 
@@ -195,7 +195,7 @@ def test_a_lease_that_is_younger_than_the_checkpoint() -> None:
     ],
 )
 def test_what_ends_a_query(code: int, text: str, error: type[Exception], expected: str) -> None:
-    """Whatever takes the lease from a running query is one error, which says what became of it."""
+    """If a running query loses its lease, there is one error with the reason."""
     broker = Broker(next=3)
     source = lease(broker)
     source.start()
@@ -205,7 +205,7 @@ def test_what_ends_a_query(code: int, text: str, error: type[Exception], expecte
 
 
 def test_going_on_after_a_timeout() -> None:
-    """Where that was allowed, a query whose lease has timed out goes on with what is there."""
+    """If losing messages is allowed, a query whose lease has timed out continues with those that exist."""
     broker = Broker(next=3)
     source = lease(broker, failOnDataLoss="false")
     source.start()

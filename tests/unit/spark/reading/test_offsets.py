@@ -60,7 +60,7 @@ def test_another_queues_checkpoint() -> None:
     [(10, 1, 100, 1), (10, 3, 100, 3), (10, 1, 4, 3), (10, 20, 100, 10), (100, 2, 10, 10), (1, 1, 1, 1)],
 )
 def test_number_of_partitions(count: int, at_least: int, most: int, parts: int) -> None:
-    """As many partitions as asked for, more where they would get too large, never an empty one."""
+    """There are as many partitions as asked for, more if they would be too large, and never an empty one."""
     assert len(split([whole(7, 7 + count)], at_least, most)) == parts
 
 

@@ -58,7 +58,7 @@ def test_a_new_connection() -> None:
 
 
 def test_a_refusal() -> None:
-    """What the broker refused is asked anew by the next call."""
+    """The next call repeats a request that the broker refused."""
     link = Link()
     prefetcher = Prefetcher(cast(ReconnectingClient, link), link.begin)
     assert prefetcher.chunk(0) is not None

@@ -100,14 +100,14 @@ def test_what_spark_has(slept: list[float]) -> None:
 
 
 def test_nothing_new(slept: list[float]) -> None:
-    """Where there is nothing new, the answer waits a while, and then is the place that was asked about, unchanged."""
+    """Without new messages, the answer waits a while, and is then the unchanged offset."""
     start = upto(3, 10)
     assert Reader(10).latestOffset(start, ALL) == start
     assert sum(slept) == pytest.approx(IDLE_SECONDS, abs=0.03)
 
 
 def test_a_queue_that_gives_nothing(slept: list[float]) -> None:
-    """Where there are messages that cannot be had, the answer waits too, or is the end of a query that is to end."""
+    """If messages cannot be leased, the answer waits, too; with availableNow, the query ends."""
 
     class Paused(Given):
         def extend(self, start: int, messages: int, size: int) -> int:
@@ -155,7 +155,7 @@ class Losing(Given):
 
 
 def test_a_loss_while_it_waits(slept: list[float]) -> None:
-    """Where losing messages is allowed, the query goes on with what is there; else it ends."""
+    """If losing messages is allowed, the query continues with those that exist; otherwise it fails."""
     lenient = Reader(failOnDataLoss="false")
     lenient.sources = {"q": Losing(2)}
     assert lenient.latestOffset(upto(3, 10), ALL) == upto(10, 30)
@@ -229,7 +229,7 @@ def test_available_now(slept: list[float]) -> None:
 
 
 def test_going_on_elsewhere() -> None:
-    """Where a queue goes on behind what is gone, the batch begins there, and the place is kept if it is empty."""
+    """A batch begins after lost messages, and the offset is kept if the batch is empty."""
     reader = Reader(30, first=20)
     end = reader.latestOffset(at(10), ALL)
     assert reader.partitions(at(10), end) == [OffsetRange("q", 0, 20, 30)]

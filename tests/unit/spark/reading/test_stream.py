@@ -79,7 +79,7 @@ def test_messages_that_are_gone(log: Log, start: int, end: int, left: list[int])
 
 
 def test_other_refusals() -> None:
-    """Whatever else the broker says is the reader's error."""
+    """Other errors of the broker are errors of the reader."""
 
     class Gone(Log):
         def stream_chunks(self, queue: str, offset: int, end_offset: int, max_bytes: int) -> Iterator[fc.StreamChunk]:
@@ -102,7 +102,7 @@ def test_other_refusals() -> None:
     ],
 )
 def test_bounds(options: dict[str, str], start: int, end: int) -> None:
-    """Where a read starts and ends, by word, offset or time."""
+    """A read starts and ends at a word, an offset or a time."""
     chosen = stream(Log(5, 20), **options)
     assert (chosen.starting(EARLIEST), chosen.ending()) == (start, end)
 
@@ -138,7 +138,7 @@ def test_going_on_without_what_is_gone() -> None:
 
 
 def test_a_stream_of_the_same_name() -> None:
-    """One that was made anew is not gone on with, however long it is by now; nor is a batch of the one before read."""
+    """A stream that was declared again is not continued, and a batch of the earlier stream is not read."""
     log = Log(0, 20)
     source = stream(log)
     number = source.number

@@ -30,7 +30,7 @@ def test_a_full_window_begins_another() -> None:
 
 
 def test_a_window_whose_messages_go_away() -> None:
-    """Where others take them, the next one begins with the next message."""
+    """If other consumers take the messages, the delay starts again with the next message."""
     delay = TriggerDelay(10, 60.0)
     assert delay.holds_back(1, 0.0)
     delay.reset()
