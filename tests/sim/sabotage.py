@@ -14,12 +14,12 @@ from flintmq.broker.message import Entry
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.terminus.terminus import Received, TargetTerminus
 from flintmq.broker.transaction import StagedSettlement, Transaction
-from flintmq.gateway.amqp091.answers import Answers
 from flintmq.gateway.amqp091.channel import ServerChannel
-from flintmq.gateway.amqp10.connection import ServerConnection
+from flintmq.gateway.amqp091.confirms import Confirms
+from flintmq.gateway.amqp10.confirms import Confirms as Confirms10
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
-from flintmq.gateway.amqp10.promises import Answer
 from flintmq.gateway.amqp10.transactions import Discharged, Transactions
+from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.receiver import ReceiverLink
 from flintmq.storage.block import Scan, scan_blocks
 from flintmq.storage.files import DiskFile
@@ -55,7 +55,7 @@ def confirm_before_the_sync(patch: Patch) -> None:
 
 def confirm_what_failed(patch: Patch) -> None:
     """When the storage fails, waiting publishes are confirmed instead of refused."""
-    patch.setattr(Answers, "refuse", lambda self: self._channel.send_ack(self.published, True))
+    patch.setattr(Confirms, "refuse", lambda self: self._channel.send_ack(self.published, True))
 
 
 def go_on_after_a_failed_write(patch: Patch) -> None:
@@ -212,15 +212,15 @@ def lose_confirms(patch: Patch) -> None:
 
 def discharge_before_the_sync(patch: Patch) -> None:
     """AMQP 1.0: a discharge is accepted when the transaction is applied, before it is synced."""
+    add = Confirms10.add
 
-    def answer(self: ServerConnection, answer: Answer) -> None:
-        if isinstance(answer, Discharged):
-            answer.give()
+    def add_or_send(self: Confirms10, reply: PendingReply) -> None:
+        if isinstance(reply, Discharged):
+            reply.send()
         else:
-            self.promises.answers.append(answer)
-            self.touch()
+            add(self, reply)
 
-    patch.setattr(ServerConnection, "answer", answer)
+    patch.setattr(Confirms10, "add", add_or_send)
 
 
 def discharge_by_halves(patch: Patch) -> None:

@@ -1,16 +1,17 @@
-"""What all connections of a server share, whatever they speak: the broker, the tick, and who waits for a sync."""
+"""What all connections of a server share: the broker, the tick, and replies that wait for the disk."""
 
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
-from mypy_extensions import mypyc_attr, trait
+from mypy_extensions import mypyc_attr
 
 from flintmq.base.errors import AmqpError, StorageFenced
 from flintmq.broker.access.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.gateway.acts import Act
+from flintmq.gateway.durability import DurabilityQueue
 from flintmq.gateway.tracing import Tracing
 from flintmq.protocol.assembling import Assembling
 from flintmq.protocol.sasl import amqplain, plain
@@ -90,27 +91,6 @@ class LoginPolicy:
     allows_clear_text: bool = False
 
 
-@trait
-class Party:
-    """Who is owed something by the storage: a channel, with its confirms and answers, or what another protocol has."""
-
-    @abstractmethod
-    def end_tick(self, batch: int, durable: int) -> bool:
-        """What came in this tick is safe with `batch`; True when this party has to wait for that."""
-
-    @abstractmethod
-    def on_durable(self, durable: int) -> bool:
-        """Keep the promises of batches up to this one; True while there are more to wait for."""
-
-    @abstractmethod
-    def on_failure(self, reason: str) -> None:
-        """The storage failed: nothing that waited for it will become safe."""
-
-    @abstractmethod
-    def on_fault(self, error: Exception) -> None:
-        """Any of these raised: that costs this party's connection, and nobody else's."""
-
-
 @final
 class Gateway:
     """`random_bytes(n)` is the source of names the server makes up."""
@@ -132,13 +112,9 @@ class Gateway:
         self.assembling = Assembling()
         # Why the storage takes nothing any more; empty while it does.
         self.failure = ""
-        # The newest batch handed over: what came in before the end of the last tick is safe with it.
-        self.batch = 0
+        # Replies that wait for a batch to become durable.
+        self.durability = DurabilityQueue(host.internal_error)
         self._connections = 0
-        # Those that published, or changed definitions, in this tick.
-        self._active: list[Party] = []
-        # Those that wait for a batch to become durable.
-        self._waiting: dict[Party, None] = {}
 
     @property
     def alarm(self) -> str:
@@ -154,14 +130,6 @@ class Gateway:
         self._connections += 1
         return self._connections
 
-    def activate(self, party: Party) -> None:
-        self._active.append(party)
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether anybody has yet to be told what became of something durable."""
-        return len(self._waiting) > 0 or len(self._active) > 0
-
     def end_tick(self) -> bool:
         """Deliver, hand the tick's durable work to the storage, and confirm what needs no waiting.
 
@@ -174,49 +142,20 @@ class Gateway:
         except StorageFenced:
             self._fail(storage.failure)
             return more
-        self.batch = batch
         more |= self.broker.on_committed()
-        if self._active:
-            durable = storage.durable_batch
-            active = self._active
-            self._active = []
-            for party in active:
-                try:
-                    if party.end_tick(batch, durable):
-                        self._waiting[party] = None
-                except Exception as error:  # noqa: BLE001 - whatever it is
-                    self._at_fault(party, error)
+        self.durability.end_tick(batch, storage.durable_batch)
         # A consumer whose consume-ok went out just now may have something to get.
         return more or self.broker.has_ready
 
     def on_durable(self) -> None:
-        """The storage made progress, or failed: tell who waits for it. A tick has to follow."""
+        """The storage made progress, or failed: send the replies that waited for that. A tick has to follow."""
         storage = self.broker.storage
         if storage.failure:
             self._fail(storage.failure)
             return
         self.broker.on_durable()
-        durable = storage.durable_batch
-        for party in list(self._waiting):
-            try:
-                if not party.on_durable(durable):
-                    del self._waiting[party]
-            except Exception as error:  # noqa: BLE001 - whatever it is
-                del self._waiting[party]
-                self._at_fault(party, error)
-
-    def _at_fault(self, party: Party, error: Exception) -> None:
-        """Whoever comes behind it must not have to wait for ever."""
-        self.host.internal_error(error)
-        party.on_fault(error)
+        self.durability.on_durable(storage.durable_batch)
 
     def _fail(self, reason: str) -> None:
         self.failure = reason
-        concerned = {**self._waiting, **dict.fromkeys(self._active)}
-        self._waiting = {}
-        self._active = []
-        for party in concerned:
-            try:
-                party.on_failure(reason)
-            except Exception as error:  # noqa: BLE001 - whatever it is
-                self._at_fault(party, error)
+        self.durability.fail(reason)

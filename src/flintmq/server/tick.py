@@ -38,7 +38,7 @@ class ServerTick:
         reassembly: RoundRobin,
     ) -> None:
         self.seconds = Histogram()
-        self.futures = DurabilityFutures(loop, gateway.broker.storage, schedule)
+        self.futures = DurabilityFutures(loop, gateway.durability, schedule)
         self._loop = loop
         self._gateway = gateway
         self._storage = gateway.broker.storage
@@ -70,14 +70,12 @@ class ServerTick:
             # A fault of ours in one queue or channel does not stop the others.
             log.exception("internal error in a tick")
             more = self._gateway.broker.has_ready
-        else:
-            self.futures.end_tick(self._gateway.batch)
         self._schedule.end_time()
         self.flush()
         self._read_on()
         if more or self._has_room_for_starved():
             self._schedule.request()
-        elif self._drained is not None and not self._gateway.is_waiting:
+        elif self._drained is not None and self._gateway.durability.is_empty:
             self._drained.set()
         self._schedule.wake_when_due()
 
@@ -161,7 +159,6 @@ class ServerTick:
             log.error("storage fenced", reason=storage.failure)
         self._schedule.now()
         self._gateway.on_durable()
-        self.futures.settle()
         if self._behind_journal and (storage.backlog_bytes < JOURNAL_BACKLOG_LOW_BYTES or storage.failure):
             behind = self._behind_journal
             self._behind_journal = []

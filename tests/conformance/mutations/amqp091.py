@@ -798,9 +798,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "confirm.select",
-        "gateway/amqp091/answers.py",
-        "must_wait = (self.stored or bool(self._replies)) and batch > durable",
-        "must_wait = False",
+        "gateway/amqp091/confirms.py",
+        "needs_disk = self.stored or bool(self._added)",
+        "needs_disk = False",
     ),
     (
         "basic.cancel",

@@ -966,7 +966,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "4.1.survives-a-kill",
         "gateway/amqp10/transactions.py",
         (
-            "                connection.answer(Discharged(self._transactions, self._link, delivery))\n"
+            "                connection.confirms.add(Discharged(self._transactions, self._link, delivery))\n"
             "                return None"
         ),
         "                return ACCEPTED",

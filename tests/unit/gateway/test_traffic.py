@@ -87,7 +87,7 @@ def test_publishing_is_counted_by_exchange_and_virtual_host() -> None:
     passing = server.vhost.exchanges.by_name[""].passing
     traffic = server.vhost.traffic
     assert (passing.came, passing.went) == (3, 1)
-    assert (theirs.published, theirs.returned, theirs.dropped, theirs.answers.confirmed) == (3, 1, 1, 3)
+    assert (theirs.published, theirs.returned, theirs.dropped, theirs.confirms.confirmed) == (3, 1, 1, 3)
     assert (server.vhost.router.published, traffic.confirmed, traffic.returned, traffic.dropped) == (3, 3, 1, 1)
 
 

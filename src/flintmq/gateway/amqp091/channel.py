@@ -12,7 +12,6 @@ from mypy_extensions import i64
 from flintmq.base.errors import (
     AmqpError,
     FlintError,
-    InternalError,
     NoConsumers,
     NoRoute,
     NotAllowed,
@@ -40,8 +39,8 @@ from flintmq.broker.transaction import Transaction
 from flintmq.broker.vhost_access import Access
 from flintmq.gateway.acts import Act
 from flintmq.gateway.amqp091.acts import ACTS, target_of
-from flintmq.gateway.amqp091.answers import Answers, Reply
 from flintmq.gateway.amqp091.codec import CODEC_091
+from flintmq.gateway.amqp091.confirms import Confirms, Reply
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.deliveries import Deliveries
 from flintmq.gateway.amqp091.line_ends import strip_line_ends
@@ -49,7 +48,7 @@ from flintmq.gateway.amqp091.publication import Publication, Publications
 from flintmq.gateway.amqp091.service import Service
 from flintmq.gateway.amqp091.terms import NO_TERMS, Terms, check_command, read_terms
 from flintmq.gateway.amqp091.transaction import ACCEPT, ChannelPublish, ChannelSettlement
-from flintmq.gateway.gateway import Party
+from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.output import Output
 from flintmq.wire.amqp091 import spec
@@ -63,7 +62,7 @@ Handler = Callable[["ServerChannel", Method], None]
 
 
 @final
-class ServerChannel(ChannelOwner, Party):
+class ServerChannel(ChannelOwner):
     def __init__(
         self,
         channel: Channel,
@@ -106,8 +105,8 @@ class ServerChannel(ChannelOwner, Party):
         self._channel = channel
         # Whether the client was asked to stop publishing (channel.flow).
         self._is_stopped = False
-        # Why this channel has to be closed when the tick ends, where that could not be done at once.
-        self._fault: AmqpError | None = None
+        # Whether this channel is to be closed at the end of the tick.
+        self._closes_later = False
         self._access = access
         self._handlers = handlers
         # What each method has to be allowed by.
@@ -118,8 +117,7 @@ class ServerChannel(ChannelOwner, Party):
         self._method = b""
         self._properties = b""
         self._terms = NO_TERMS
-        self.answers = Answers(channel, access.vhost.traffic)
-        self._is_active = False
+        self.confirms = Confirms(self.gateway.durability, channel, access.vhost.traffic, connection.fail)
         # The engine's channel may have a new life under the same number by the time the disk answers for this one.
         self._is_closed = False
         # What this channel published, and of it what no queue took.
@@ -190,24 +188,24 @@ class ServerChannel(ChannelOwner, Party):
 
     def _account(self, publication: Publication, message: Message, outcome: int) -> None:
         """What becomes of a message is known, and what its publisher is to hear of it."""
-        answers = self.answers
+        confirms = self.confirms
         cost = publication.route.cost
         if cost != 0:
             self._engine.spend(cost)
-        if answers.is_confirming:
-            answers.published += 1
-            if not self._is_active:
-                self._activate()
+        if confirms.is_confirming:
+            confirms.published += 1
+            if not confirms.is_active:
+                confirms.touch()
         if outcome == STORED:
-            if not answers.stored:
-                answers.stored = True
-                self._activate()
+            if not confirms.stored:
+                confirms.stored = True
+                confirms.touch()
         elif outcome == UNROUTED:
             self._no_route(publication, message)
         elif outcome == UNDELIVERED:
             self._return(message, NoConsumers.code, NoConsumers.name)
-        elif outcome == TURNED_AWAY and answers.is_confirming:
-            answers.turn_away()
+        elif outcome == TURNED_AWAY and confirms.is_confirming:
+            confirms.turn_away()
 
     def _no_route(self, publication: Publication, message: Message) -> None:
         traffic = self.vhost.traffic
@@ -248,12 +246,12 @@ class ServerChannel(ChannelOwner, Party):
 
     def _refuse_publish(self) -> None:
         """The storage has failed for good: nothing persistent is taken, and the publisher hears of it."""
-        answers = self.answers
-        if not answers.is_confirming:
+        confirms = self.confirms
+        if not confirms.is_confirming:
             raise ResourceError(f"nothing durable can be stored: {self.gateway.failure}")
-        answers.published += 1
-        answers.stored = True
-        self._activate()
+        confirms.published += 1
+        confirms.stored = True
+        confirms.touch()
 
     def _return(self, message: Message, code: int, text: str) -> None:
         address = message.address
@@ -265,12 +263,12 @@ class ServerChannel(ChannelOwner, Party):
     def select_confirms(self) -> None:
         if self.transaction is not None:
             raise PreconditionFailed("cannot switch from tx to confirm mode")
-        self.answers.is_confirming = True
+        self.confirms.is_confirming = True
 
     # -- transactions -------------------------------------------------------------------------------------------
 
     def select_transaction(self) -> None:
-        if self.answers.is_confirming:
+        if self.confirms.is_confirming:
             raise PreconditionFailed("cannot switch from confirm to tx mode")
         if self._is_staging:
             raise PreconditionFailed("cannot switch from stage to tx mode")
@@ -354,48 +352,7 @@ class ServerChannel(ChannelOwner, Party):
             self._is_stopped = False
             self._channel.send(ChannelFlow(active=True))
 
-    # -- the tick -----------------------------------------------------------------------------------------------
-
-    def _activate(self) -> None:
-        if not self._is_active:
-            self._is_active = True
-            self.gateway.activate(self)
-
-    def end_tick(self, batch: int, durable: int) -> bool:
-        """What came in this tick is safe with `batch`; True when this channel has to wait for that."""
-        self._is_active = False
-        if self._fault is not None:
-            self.close(self._fault)
-        return not self._is_closed and self.answers.end_tick(batch, durable)
-
-    def on_durable(self, durable: int) -> bool:
-        """Keep the promises of batches up to this one; True while there are more to wait for."""
-        return self.answers.on_durable(durable)
-
-    def on_fault(self, error: Exception) -> None:
-        self._is_active = False
-        self.connection.fail(InternalError(f"{type(error).__name__} while answering; see the broker log"))
-
-    def on_failure(self, reason: str) -> None:
-        """The storage failed: nothing that waited for it will become safe."""
-        self._is_active = False
-        answers = self.answers
-        stored = answers.waits_for_disk
-        owes_reply = answers.owes_reply
-        if self._fault is not None:
-            self.close(self._fault)
-        if self._is_closed:
-            return
-        if not stored and not owes_reply:
-            answers.keep_all()
-            return
-        answers.forget()
-        if answers.is_confirming and not owes_reply:
-            answers.refuse()
-        else:
-            self.connection.fail(ResourceError(f"nothing durable can be stored: {reason}"))
-
-    # -- answers ------------------------------------------------------------------------------------------------
+    # -- replies ------------------------------------------------------------------------------------------------
 
     def on_method(self, method: Method) -> None:
         handler = self._handlers.get(method.id)
@@ -429,47 +386,40 @@ class ServerChannel(ChannelOwner, Party):
 
     def reply(self, method: Method, starts: ChannelConsumer | None = None) -> None:
         """Answer, behind any answer that still waits; `starts` is a consumer that may deliver from then on."""
-        self._reply(Reply(encode_method(method), starts))
+        self.confirms.give(Reply(self.confirms, encode_method(method), starts))
 
     def reply_with(self, method: Method, properties: bytes, pieces: list[bytes]) -> None:
         """Answer with content, a body in pieces; in its turn as `reply` does."""
-        self._reply(self._content(method, properties, pieces))
+        self.confirms.give(self._content(method, properties, pieces))
 
     def reply_with_when_stored(self, method: Method, properties: bytes, pieces: list[bytes]) -> None:
         """Answer with content once all that was staged by now is on the disk."""
-        self.answers.stored = True
-        self.answers.wait(self._content(method, properties, pieces))
-        self._activate()
+        self.confirms.stored = True
+        self.confirms.add(self._content(method, properties, pieces))
 
     def _content(self, method: Method, properties: bytes, pieces: list[bytes]) -> Reply:
         size: i64 = 0
         for piece in pieces:
             size += len(piece)
         self._engine.spend(size // ANSWER_BYTES_PER_UNIT)
-        return Reply(encode_method(method), None, properties, pieces)
+        return Reply(self.confirms, encode_method(method), None, properties, pieces)
 
     def reply_with_delivery(self, method: Method, properties: bytes, body: bytes) -> None:
         """The same for an answer that has a delivery tag: no higher one may go out before it."""
         self._engine.spend(len(body) // ANSWER_BYTES_PER_UNIT)
-        reply = Reply(encode_method(method), None, properties, [body])
-        if not self.answers.give(reply):
+        reply = Reply(self.confirms, encode_method(method), None, properties, [body])
+        if not self.confirms.give(reply):
             reply.got_by = self.deliveries
             self.deliveries.wait_for_get()
-            self._activate()
 
     def spend(self, units: i64) -> None:
         """A method did so much more than others."""
         self._engine.spend(units)
 
-    def _reply(self, reply: Reply) -> None:
-        if not self.answers.give(reply):
-            self._activate()
-
     def reply_when_durable(self, method: Method) -> None:
         """Answer a change of definitions once it is on the disk."""
         if not self.gateway.broker.storage.definitions_durable:
-            self.answers.add(method)
-            self._activate()
+            self.confirms.add_method(method)
         else:
             self.reply(method)
 
@@ -480,9 +430,8 @@ class ServerChannel(ChannelOwner, Party):
 
     def reply_when_stored(self, method: Method) -> None:
         """Answer once all that was staged by now is on the disk."""
-        self.answers.stored = True
-        self.answers.add(method)
-        self._activate()
+        self.confirms.stored = True
+        self.confirms.add_method(method)
 
     # -- delivering ---------------------------------------------------------------------------------------------
 
@@ -493,9 +442,9 @@ class ServerChannel(ChannelOwner, Party):
 
     def close_later(self, error: AmqpError) -> None:
         """The same at the end of the tick, for who is in the middle of something."""
-        if self._fault is None:
-            self._fault = error
-            self._activate()
+        if not self._closes_later:
+            self._closes_later = True
+            self.confirms.at_end(_Close(self, error))
 
     def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         self.deliveries.forget(consumer)
@@ -573,10 +522,10 @@ class ServerChannel(ChannelOwner, Party):
         if isinstance(error, AmqpError) and not error.closes_connection:
             connection = self.connection
             self.gateway.host.channel_failed(connection.peer, connection.user, int(self._channel.number), error)
-        answers = self.answers
-        if answers.is_confirming:
-            self.gateway.tick.churn.unconfirmed += answers.published - answers.confirmed
-        answers.forget()
+        confirms = self.confirms
+        if confirms.is_confirming:
+            self.gateway.tick.churn.unconfirmed += confirms.published - confirms.confirmed
+        confirms.close()
         if self.attempt is not None:
             self.attempt.abandon()
             self.attempt = None
@@ -584,3 +533,18 @@ class ServerChannel(ChannelOwner, Party):
             self.transaction.abandon()
         for consumer in self.deliveries.end():
             self.vhost.unsubscribe(consumer.queue, consumer)
+
+
+@final
+class _Close(PendingReply):
+    """A channel is closed at the end of the tick."""
+
+    def __init__(self, channel: ServerChannel, error: AmqpError) -> None:
+        self._channel = channel
+        self._error = error
+
+    def send(self) -> None:
+        self._channel.close(self._error)
+
+    def fail(self, reason: str) -> None:
+        """Closing a channel needs no storage."""

@@ -25,9 +25,9 @@ from flintmq.gateway.amqp10.incoming import IncomingLink
 from flintmq.gateway.amqp10.outcomes import OUTCOMES, default_of
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
 from flintmq.gateway.amqp10.outlet import Outlet
-from flintmq.gateway.amqp10.promises import Answer
 from flintmq.gateway.amqp10.resumption import Resumption
 from flintmq.gateway.amqp10.retention import join, known_source, known_target, outlasts, remember
+from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.link import Link
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
@@ -306,13 +306,13 @@ def _answer(session: "ServerSession", terminus: Source | Target, answer: "_Attac
     makes = address is not None and (address.startswith(_MAKING) or not address.startswith("/"))
     made = terminus.durable != 0 or makes
     if tells or (made and not session.gateway.broker.storage.definitions_durable):
-        session.connection.answer(answer)
+        session.connection.confirms.add(answer)
     else:
-        answer.give()
+        answer.send()
 
 
 @final
-class _Attached(Answer):
+class _Attached(PendingReply):
     """One of `incoming` and `outgoing` is the link's owner. `resumes`: its terminus is older than the link."""
 
     def __init__(
@@ -324,7 +324,7 @@ class _Attached(Answer):
         self._answer = answer
         self._resumes = resumes
 
-    def give(self) -> None:
+    def send(self) -> None:
         try:
             self._attach()
         except FrameSizeTooSmall as too_large:

@@ -9,17 +9,15 @@ from flintmq.base.errors import (
     AuthenticationFailed,
     ConnectionForced,
     FlintError,
-    InternalError,
     NotAllowed,
     ResourceError,
 )
 from flintmq.broker.vhost import VHost
 from flintmq.broker.vhost_access import Access, enter
-from flintmq.gateway.amqp10.promises import Answer, Promises, refuse_unsafe
+from flintmq.gateway.amqp10.confirms import Confirms
 from flintmq.gateway.amqp10.service import Service
 from flintmq.gateway.amqp10.session import ServerSession
 from flintmq.gateway.expiry import Expiry
-from flintmq.gateway.gateway import Party
 from flintmq.gateway.login import OPEN, Applicant, Login, Security
 from flintmq.protocol.amqp10.connection import Connection, ConnectionOwner
 from flintmq.protocol.amqp10.session import Session, SessionOwner
@@ -37,7 +35,7 @@ _VHOST_PREFIX: Final = "vhost:"
 
 
 @final
-class ServerConnection(ConnectionOwner, Party, Applicant):
+class ServerConnection(ConnectionOwner, Applicant):
     """`peer` names the other side in logs and errors. `closed` says why the connection ended, once it has."""
 
     def __init__(self, service: Service, output: Output, peer: str, security: Security = OPEN) -> None:
@@ -51,7 +49,6 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         self.access: Access | None = None
         self.is_closed = False
         self.closed: FlintError | None = None
-        self.promises = Promises()
         offer = service.offer
         opening = Open(
             container_id=offer.container_id,
@@ -64,13 +61,12 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         self.engine = Connection(
             Role.SERVER, self, output, offer.tuning, opening, mechanisms, assembling=service.gateway.assembling
         )
+        self.confirms = Confirms(service.gateway.durability, self.engine, self.fail, self._end_drains)
         # Links on which the client receives, by name.
         self.senders: dict[str, OutgoingLink] = {}
         self.sessions: dict[ServerSession, None] = {}
         # Links whose peer wants to know when there is nothing more for it now.
         self._draining: dict[OutgoingLink, None] = {}
-        self._later: list[Answer] = []
-        self._is_active = False
 
     # -- login --------------------------------------------------------------------------------------------------
 
@@ -144,7 +140,7 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
             self.access = enter(user, vhost, self.disconnect)
         except NotAllowed as error:
             raise ResourceError(error.text) from None
-        self.promises.traffic = vhost.traffic
+        self.confirms.traffic = vhost.traffic
         self.engine.is_lenient = not vhost.dialect.checks_frames
 
     # -- sessions -----------------------------------------------------------------------------------------------
@@ -169,35 +165,15 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
     # -- the tick -----------------------------------------------------------------------------------------------
 
     def touch(self) -> None:
-        """There is something to say, or to promise, when the tick ends."""
-        if not self._is_active:
-            self._is_active = True
-            self.gateway.activate(self)
-
-    def answer(self, answer: Answer) -> None:
-        """Something to say once all that came before it is safe."""
-        self.promises.answers.append(answer)
-        self.touch()
-
-    def later(self, answer: Answer) -> None:
-        """Something to do when the tick ends, whatever is safe by then."""
-        self._later.append(answer)
-        self.touch()
+        """Have output flushed when the tick ends."""
+        self.confirms.touch()
 
     def drain(self, link: "OutgoingLink") -> None:
         """The peer wants to have what there is now, and to know that it has it all."""
         self._draining[link] = None
-        self.touch()
+        self.confirms.touch()
 
-    def end_tick(self, batch: int, durable: int) -> bool:
-        self._is_active = False
-        if self.is_closed:
-            return False
-        later = self._later
-        self._later = []
-        for each in later:
-            each.give()
-        must_wait = self.promises.end_tick(batch, durable)
+    def _end_drains(self) -> None:
         if self._draining:
             draining = self._draining
             self._draining = {}
@@ -205,30 +181,7 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
                 if not link.end_drain():
                     self._draining[link] = None
             if self._draining:
-                self.touch()
-        self.engine.flush()
-        return must_wait
-
-    def on_durable(self, durable: int) -> bool:
-        more = self.promises.on_durable(durable)
-        self.engine.flush()
-        return more
-
-    def on_failure(self, reason: str) -> None:
-        """What was to be stored is not: publishers hear it of each message, and everybody else of the end."""
-        self._is_active = False
-        if self.is_closed:
-            return
-        stored, answers = self.promises.take()
-        for answer in answers:
-            answer.fail(reason)
-        for delivery in stored:
-            refuse_unsafe(delivery, reason)
-        self.engine.flush()
-
-    def on_fault(self, error: Exception) -> None:
-        self._is_active = False
-        self.fail(InternalError(f"{type(error).__name__} while answering; see the broker log"))
+                self.confirms.touch()
 
     # -- alarms -------------------------------------------------------------------------------------------------
 
@@ -270,12 +223,8 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         self.is_closed = True
         self.closed = error
         self._expiry.cancel()
-        self.promises.forget()
         self._draining = {}
-        later = self._later
-        self._later = []
-        for each in later:
-            each.give()
+        self.confirms.close()
         access = self.access
         if access is not None:
             access.vhost.termini.connection_closed(self)

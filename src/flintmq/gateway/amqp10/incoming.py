@@ -26,10 +26,10 @@ from flintmq.broker.queue.publishing import STORED, TURNED_AWAY, UNROUTED
 from flintmq.broker.terminus.terminus import PART_BYTES, DetachedLink, TargetTerminus
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
 from flintmq.gateway.amqp10.codec import CODEC_10
+from flintmq.gateway.amqp10.confirms import PROTOCOL, refuse_unsafe
 from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.posting import Posting
 from flintmq.gateway.amqp10.progress import OutcomeKept, PartKept, Progress, seen
-from flintmq.gateway.amqp10.promises import PROTOCOL, refuse_unsafe
 from flintmq.gateway.amqp10.publication import Publication
 from flintmq.gateway.amqp10.retention import decoded_state, encoded_state, join, leave
 from flintmq.gateway.amqp10.terms import Intake, Terms
@@ -90,7 +90,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         self._inflow = session.vhost.traffic.inflow_of(PROTOCOL)
         self._rights = session.rights
         self._tick = session.gateway.tick
-        self._promises = session.connection.promises
+        self._confirms = session.connection.confirms
         self._fixed = publication
         self._publications = session.connection.service.publications.of(session.rights)
         self._intake = Intake(session.access.user, session.vhost.dialect.checks_annotations)
@@ -258,10 +258,10 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         if outcome == STORED:
             delivery.mark = ACCEPTED
             if self.terminus is None:
-                self._promises.stored.append(delivery)
-                self._connection.touch()
+                self._confirms.stored.append(delivery)
+                self._confirms.touch()
             else:
-                self._connection.answer(OutcomeKept(self.terminus, delivery, ACCEPTED))
+                self._confirms.add(OutcomeKept(self.terminus, delivery, ACCEPTED))
         elif outcome == UNROUTED:
             self._settle(delivery, RELEASED)
         elif outcome == TURNED_AWAY:
@@ -364,7 +364,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             received = terminus.part(tag, payload)
             self._check_size(received.size)
             if progress.owes_word(received.size):
-                self._connection.answer(PartKept(self.link, delivery, received, progress))
+                self._confirms.add(PartKept(self.link, delivery, received, progress))
             return
         self._let_go()
         if known is not None and known.parts:
@@ -448,7 +448,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         if not self.is_over:
             self._leave(False)
             self.link.detach(ResourceDeleted(f"queue '{queue.name}' in vhost '{queue.vhost}' was deleted"))
-            self._connection.touch()
+            self._confirms.touch()
 
     def claimed(self, queue: Queue, entry: Entry) -> None:
         """No link is there before a start is over."""
@@ -457,7 +457,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         """Another link by the same name takes over (part 2 §2.6.1)."""
         self._leave(True)
         self.link.detach(LinkStolen(f"link '{self.link.name}' was attached somewhere else"), closed=False)
-        self._connection.touch()
+        self._confirms.touch()
 
     def on_detached(self, error: FlintError | None, closed: bool) -> None:
         self._leave(not closed)

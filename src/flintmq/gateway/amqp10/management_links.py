@@ -14,7 +14,7 @@ from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, METHOD_WORK_UNITS
 from flintmq.gateway.acts import Act
 from flintmq.gateway.amqp10.addresses import MANAGEMENT
 from flintmq.gateway.amqp10.management import Management
-from flintmq.gateway.amqp10.promises import Answer
+from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
@@ -119,7 +119,7 @@ class _Pair:
         self._asked += 1
         connection.engine.spend(len(answer.message) // ANSWER_BYTES_PER_UNIT)
         # Also where nothing was changed: answers have the order of the requests.
-        connection.answer(_Response(self, answer.message))
+        connection.confirms.add(_Response(self, answer.message))
 
     def say(self, message: bytes) -> None:
         self._ready.append(message)
@@ -195,12 +195,12 @@ class _Responses(SenderOwner):
 
 
 @final
-class _Response(Answer):
+class _Response(PendingReply):
     def __init__(self, pair: _Pair, message: bytes) -> None:
         self._pair = pair
         self._message = message
 
-    def give(self) -> None:
+    def send(self) -> None:
         self._pair.say(self._message)
 
     def fail(self, reason: str) -> None:

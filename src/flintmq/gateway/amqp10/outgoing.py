@@ -22,13 +22,14 @@ from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.selector.filter import Filter
 from flintmq.broker.terminus.terminus import DetachedLink, Held, SourceTerminus
 from flintmq.gateway.amqp10.annotations import check_state
+from flintmq.gateway.amqp10.confirms import PROTOCOL
 from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outlet import Outlet
-from flintmq.gateway.amqp10.promises import PROTOCOL, Answer
 from flintmq.gateway.amqp10.resumption import Resumption
 from flintmq.gateway.amqp10.retention import join, leave
 from flintmq.gateway.amqp10.timeouts import Timeouts
+from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.delivery import OutgoingDelivery, tag_of
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, SND_SETTLED, UINT_MAX
@@ -286,7 +287,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
             if held.note is not None or self._noting > 0:
                 # Or a crash could take the note of what the client has. What needs none must not overtake.
                 self._noting += 1
-                self.session.connection.answer(_Noted(self, held, acquires, [head, body]))
+                self.session.connection.confirms.add(_Noted(self, held, acquires, [head, body]))
                 return
         self._send(tag, [head, body], settles, acquires, entry)
 
@@ -428,7 +429,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         if was_noted:
             settling = Settling(delivery, state)
             delivery.mark = settling
-            self.session.connection.answer(settling)
+            self.session.connection.confirms.add(settling)
         else:
             self.link.settle(delivery, state)
 
@@ -450,7 +451,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
     def fail_later(self, error: AmqpError | Amqp10Error, entry: Entry) -> None:
         """End the link when the tick does: now its queue is in the middle of giving out messages."""
         self.consumer.started = False
-        self.session.connection.later(_LinkFault(self, error, entry))
+        self.session.connection.confirms.at_end(_LinkFault(self, error, entry))
 
     def queue_gone(self) -> None:
         """Nothing can be settled any more, and nothing comes."""
@@ -539,7 +540,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
 
 
 @final
-class _Noted(Answer):
+class _Noted(PendingReply):
     """A delivery of which the terminus had to make a note first."""
 
     def __init__(
@@ -550,7 +551,7 @@ class _Noted(Answer):
         self._acquires = acquires
         self._payload = payload
 
-    def give(self) -> None:
+    def send(self) -> None:
         self._owner.noted(self._held, self._acquires, self._payload)
 
     def fail(self, reason: str) -> None:
@@ -558,14 +559,14 @@ class _Noted(Answer):
 
 
 @final
-class Settling(Answer):
+class Settling(PendingReply):
     """What a delivery came to, of which the terminus had a note."""
 
     def __init__(self, delivery: OutgoingDelivery, state: DeliveryState | None) -> None:
         self._delivery = delivery
         self._state = state
 
-    def give(self) -> None:
+    def send(self) -> None:
         # Nothing, where the delivery is gone with its link.
         self._delivery.link.settle(self._delivery, self._state)
 
@@ -574,7 +575,7 @@ class Settling(Answer):
 
 
 @final
-class _LinkFault(Answer):
+class _LinkFault(PendingReply):
     """A message that a client, or its transaction, cannot take costs it the link."""
 
     def __init__(self, owner: OutgoingLink, error: AmqpError | Amqp10Error, entry: Entry) -> None:
@@ -582,7 +583,7 @@ class _LinkFault(Answer):
         self._error = error
         self._entry = entry
 
-    def give(self) -> None:
+    def send(self) -> None:
         owner = self._owner
         if not owner.is_over:
             owner.end()
@@ -590,4 +591,4 @@ class _LinkFault(Answer):
         settlement.RELEASED.apply(owner.queue, self._entry, None)
 
     def fail(self, reason: str) -> None:
-        self.give()
+        self.send()

@@ -7,7 +7,8 @@ from mypy_extensions import i64
 from flintmq.base.errors import SCOPE_LINK, DecodeError
 from flintmq.broker.terminus.terminus import Received as Kept
 from flintmq.broker.terminus.terminus import TargetTerminus
-from flintmq.gateway.amqp10.promises import Answer, refuse_unsafe
+from flintmq.gateway.amqp10.confirms import refuse_unsafe
+from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.intake import Intake as Assembly
 from flintmq.protocol.amqp10.receiver import ReceiverLink
@@ -64,7 +65,7 @@ def seen(known: Kept, state: DeliveryState | None) -> i64:
 
 
 @final
-class PartKept(Answer):
+class PartKept(PendingReply):
     """A part of a message is on the disk, and need not be sent again."""
 
     def __init__(self, link: ReceiverLink, delivery: IncomingDelivery, received: Kept, progress: Progress) -> None:
@@ -74,7 +75,7 @@ class PartKept(Answer):
         self._size = received.size
         self._progress = progress
 
-    def give(self) -> None:
+    def send(self) -> None:
         self._progress.is_owed = False
         parts = self._received.parts
         if not parts or not self._link.is_attached or self._delivery.mark is not self._progress:
@@ -91,7 +92,7 @@ class PartKept(Answer):
 
 
 @final
-class OutcomeKept(Answer):
+class OutcomeKept(PendingReply):
     """What became of a message is on the disk, with the message.
 
     The terminus knows it until the client was told, or in settle mode second until the client has settled. It goes on
@@ -103,7 +104,7 @@ class OutcomeKept(Answer):
         self._delivery = delivery
         self._outcome = outcome
 
-    def give(self) -> None:
+    def send(self) -> None:
         delivery = self._delivery
         if delivery.is_settled:
             return

@@ -7,7 +7,7 @@ from flintmq.base.errors import InvalidField
 from flintmq.broker.terminus.terminus import Held, SourceTerminus
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outlet import Outlet
-from flintmq.gateway.amqp10.promises import Answer
+from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.resuming import Action, Plan, Unsettled, plan
 from flintmq.protocol.amqp10.sender import SenderLink
 from flintmq.wire.amqp10.places import position_of
@@ -86,7 +86,7 @@ class Resumption:
                 self._is_waiting |= held.note is not None
                 self._owner.settle_held(held.tag, outcome)
         if self._is_waiting:
-            self._owner.session.connection.answer(_Settled(self))
+            self._owner.session.connection.confirms.add(_Settled(self))
 
     def settled(self) -> None:
         self._is_waiting = False
@@ -114,13 +114,13 @@ class Resumption:
 
 
 @final
-class _Settled(Answer):
+class _Settled(PendingReply):
     """The outcomes that a client came back with are safe."""
 
     def __init__(self, resumption: Resumption) -> None:
         self._resumption = resumption
 
-    def give(self) -> None:
+    def send(self) -> None:
         self._resumption.settled()
 
     def fail(self, reason: str) -> None:

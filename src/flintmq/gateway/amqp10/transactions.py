@@ -30,8 +30,8 @@ from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
 from flintmq.gateway.amqp10.posting import Posting
-from flintmq.gateway.amqp10.promises import Answer
 from flintmq.gateway.amqp10.publication import Publication
+from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
 from flintmq.protocol.amqp10.faults import told
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
@@ -430,7 +430,7 @@ class _Control(ReceiverOwner, NamedLink):
         state: DeliveryState = ACCEPTED
         if not command.fail:
             if found.failure is None:
-                connection.answer(Discharged(self._transactions, self._link, delivery))
+                connection.confirms.add(Discharged(self._transactions, self._link, delivery))
                 return None
             error = TransactionRollback(found.failure.text)
             if not self._rejects:
@@ -440,7 +440,7 @@ class _Control(ReceiverOwner, NamedLink):
         self._link.session.finish_saying()
         aborting = found.aborting
         if aborting:
-            connection.later(_Aborted(connection, self._link, delivery, state, aborting))
+            connection.confirms.at_end(_Aborted(connection, self._link, delivery, state, aborting))
             return None
         return state
 
@@ -461,7 +461,7 @@ class _Control(ReceiverOwner, NamedLink):
 
 
 @final
-class Discharged(Answer):
+class Discharged(PendingReply):
     """A commit is safe."""
 
     def __init__(self, transactions: Transactions, link: ReceiverLink, delivery: IncomingDelivery) -> None:
@@ -469,7 +469,7 @@ class Discharged(Answer):
         self._link = link
         self._delivery = delivery
 
-    def give(self) -> None:
+    def send(self) -> None:
         self._link.accept_delivery(self._delivery)
 
     def fail(self, reason: str) -> None:
@@ -481,7 +481,7 @@ class Discharged(Answer):
 
 
 @final
-class _Aborted(Answer):
+class _Aborted(PendingReply):
     """A transaction is rolled back, and deliveries acquired in it were given up: that comes first (part 4 §4.4.3)."""
 
     def __init__(
@@ -498,9 +498,9 @@ class _Aborted(Answer):
         self._state = state
         self._aborting = aborting
 
-    def give(self) -> None:
+    def send(self) -> None:
         if any(link.is_aborting for link in self._aborting):
-            self._connection.later(self)
+            self._connection.confirms.at_end(self)
         else:
             self._link.settle(self._delivery, self._state)
 

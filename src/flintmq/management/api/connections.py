@@ -120,13 +120,13 @@ def channel_facts(call: Call, socket: Socket, channel: AnyChannel, details: Deta
     rates = call.stats.channels.rates(channel)
     if isinstance(channel, ServerChannel):
         deliveries = channel.deliveries
-        answers = channel.answers
+        confirms = channel.confirms
         shown |= {
-            "confirm": answers.is_confirming,
+            "confirm": confirms.is_confirming,
             "transactional": channel.transaction is not None,
             "consumer_count": len(deliveries.consumers),
             "messages_unacknowledged": deliveries.unacked_count,
-            "messages_unconfirmed": int(answers.published - answers.confirmed) if answers.is_confirming else 0,
+            "messages_unconfirmed": int(confirms.published - confirms.confirmed) if confirms.is_confirming else 0,
             "messages_uncommitted": 0 if channel.transaction is None else channel.transaction.publish_count,
             "acks_uncommitted": 0 if channel.transaction is None else channel.transaction.settlement_count,
             "prefetch_count": int(deliveries.consumer_window.messages_max),

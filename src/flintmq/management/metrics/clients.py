@@ -53,9 +53,9 @@ class OpenChannel:
     @property
     def unconfirmed(self) -> int:
         channel = self.channel
-        if not isinstance(channel, ServerChannel) or not channel.answers.is_confirming:
+        if not isinstance(channel, ServerChannel) or not channel.confirms.is_confirming:
             return 0
-        return int(channel.answers.published - channel.answers.confirmed)
+        return int(channel.confirms.published - channel.confirms.confirmed)
 
     @property
     def prefetch(self) -> int:

@@ -55,7 +55,7 @@ def held_by(queue: Queue) -> Counts:
 
 
 def of_channel(channel: ServerChannel) -> Counts:
-    published = (channel.published, channel.answers.confirmed, channel.returned, channel.dropped)
+    published = (channel.published, channel.confirms.confirmed, channel.returned, channel.dropped)
     return *published, *_out(channel.deliveries)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.gateway.amqp10.connection import ServerConnection
-from flintmq.gateway.amqp10.promises import Answer
+from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.resuming import Action, plan
 from flintmq.wire.amqp10.performatives import Attach, Transfer
 from flintmq.wire.amqp10.spec import EXPIRE_NEVER
@@ -13,8 +13,8 @@ from flintmq.wire.amqp10.values import Described, Symbol
 from tests.unit.gateway.amqp10.pair import Client, Server
 
 
-class _Faulty(Answer):
-    def give(self) -> None:
+class _Faulty(PendingReply):
+    def send(self) -> None:
         raise ValueError("a fault of ours")
 
     def fail(self, reason: str) -> None:
@@ -29,7 +29,7 @@ def _together(*clients: Client) -> None:
 
 
 def _at_fault(connection: ServerConnection) -> None:
-    connection.answer(_Faulty())
+    connection.confirms.add(_Faulty())
 
 
 @pytest.mark.parametrize("durable", [False, True])

@@ -1,0 +1,212 @@
+"""Replies that wait for the disk: confirms of publishers, answers to methods and requests, answers over HTTP.
+
+A batch is what the storage takes at the end of one tick. A reply that depends on a change of this tick waits until the
+batch of this tick is durable. All replies of one client have one order, so a reply that depends on nothing waits behind
+those that do.
+"""
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import final
+
+from mypy_extensions import mypyc_attr
+
+from flintmq.base.errors import AmqpError, InternalError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class PendingReply:
+    """Something to send once everything that came before it is durable."""
+
+    @abstractmethod
+    def send(self) -> None: ...
+
+    @abstractmethod
+    def fail(self, reason: str) -> None:
+        """The storage failed: what came before this reply will never be durable."""
+
+
+@final
+class _Pending:
+    """A reply and the batch it waits for."""
+
+    def __init__(self, batch: int, reply: PendingReply) -> None:
+        self.batch = batch
+        self.reply = reply
+
+
+class DurabilityWaiter:
+    """The replies of one client (a channel, a connection, the HTTP API) that wait for the disk.
+
+    Its life: `add` takes replies during a tick; `end_tick` sends them, or has them wait for the batch of this tick;
+    `on_durable` sends those whose batches are durable; `on_failure` fails all; `close` forgets all. `disconnect` ends
+    the connection of the client after a fault of ours.
+    """
+
+    def __init__(self, queue: "DurabilityQueue", disconnect: Callable[[AmqpError], None]) -> None:
+        self.is_closed = False
+        self.is_active = False
+        self._queue = queue
+        self._disconnect = disconnect
+        # Replies of this tick.
+        self._added: list[PendingReply] = []
+        # Replies of earlier ticks, by rising batch.
+        self._pending: deque[_Pending] = deque()
+        # Work for the end of this tick, whatever is durable by then.
+        self._at_end: list[PendingReply] = []
+
+    def touch(self) -> None:
+        """Have `end_tick` called at the end of this tick."""
+        if not self.is_active:
+            self.is_active = True
+            self._queue.activate(self)
+
+    def add(self, reply: PendingReply) -> None:
+        """Send this once all that came before it is durable."""
+        self._added.append(reply)
+        self.touch()
+
+    def at_end(self, reply: PendingReply) -> None:
+        """Send this at the end of the tick, whatever is durable by then; also when the client goes before that."""
+        self._at_end.append(reply)
+        self.touch()
+
+    def send_at_end(self) -> None:
+        at_end = self._at_end
+        if at_end:
+            self._at_end = []
+            for reply in at_end:
+                reply.send()
+
+    def end_tick(self, batch: int, durable: int) -> bool:
+        """All that came in this tick is durable with `batch`; returns whether a reply has to wait for a batch."""
+        self.is_active = False
+        if self.is_closed:
+            return False
+        self.send_at_end()
+        must_wait = self.release(batch, durable, bool(self._added))
+        self.flush()
+        return must_wait
+
+    def release(self, batch: int, durable: int, needs_disk: bool) -> bool:
+        """Send the replies of this tick or have them wait; `needs_disk`: they depend on something of this tick.
+
+        Returns whether any reply waits now.
+        """
+        added = self._added
+        self._added = []
+        pending = self._pending
+        if not needs_disk or batch <= durable:
+            if not pending:
+                for reply in added:
+                    reply.send()
+                return False
+            # Behind the last one that waits.
+            batch = pending[-1].batch
+        for reply in added:
+            pending.append(_Pending(batch, reply))
+        return bool(pending)
+
+    def on_durable(self, durable: int) -> bool:
+        """Send the replies of all batches up to this one; returns whether any reply still waits."""
+        pending = self._pending
+        while pending and pending[0].batch <= durable:
+            pending.popleft().reply.send()
+        self.flush()
+        return bool(pending)
+
+    def on_failure(self, reason: str) -> None:
+        """The storage failed: nothing that waits for it will become durable."""
+        self.is_active = False
+        if self.is_closed:
+            return
+        for reply in self.take():
+            reply.fail(reason)
+        self.flush()
+
+    def on_fault(self, error: Exception) -> None:
+        """A reply raised: that costs this client its connection, and nobody else's."""
+        self.is_active = False
+        self._disconnect(InternalError(f"{type(error).__name__} while answering; see the broker log"))
+
+    def take(self) -> list[PendingReply]:
+        """All replies that wait, in their order; none is kept here."""
+        replies = [pending.reply for pending in self._pending] + self._added
+        self.forget()
+        return replies
+
+    def forget(self) -> None:
+        self._added = []
+        self._pending.clear()
+
+    def close(self) -> None:
+        """The client is gone: nothing is sent to it any more."""
+        self.is_closed = True
+        self.forget()
+        self.send_at_end()
+
+    def flush(self) -> None:
+        """Several replies were sent: one write for all of them, where a subclass collects what they say."""
+
+
+@final
+class DurabilityQueue:
+    """All waiters of a node, and what the end of a tick and the progress of the storage mean to them.
+
+    `report` is called with faults of ours that a reply raised.
+    """
+
+    def __init__(self, report: Callable[[Exception], None]) -> None:
+        self._report = report
+        # Waiters with something new in this tick.
+        self._active: list[DurabilityWaiter] = []
+        # Waiters with replies that wait for a batch.
+        self._waiting: dict[DurabilityWaiter, None] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody waits to learn whether something became durable."""
+        return not self._waiting and not self._active
+
+    def activate(self, waiter: DurabilityWaiter) -> None:
+        self._active.append(waiter)
+
+    def end_tick(self, batch: int, durable: int) -> None:
+        """The changes of this tick were handed over as `batch`; the disk has all batches up to `durable`."""
+        active = self._active
+        if not active:
+            return
+        self._active = []
+        for waiter in active:
+            try:
+                if waiter.end_tick(batch, durable):
+                    self._waiting[waiter] = None
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                self._at_fault(waiter, error)
+
+    def on_durable(self, durable: int) -> None:
+        """The disk has all batches up to this one."""
+        for waiter in list(self._waiting):
+            try:
+                if not waiter.on_durable(durable):
+                    del self._waiting[waiter]
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                del self._waiting[waiter]
+                self._at_fault(waiter, error)
+
+    def fail(self, reason: str) -> None:
+        """The storage failed for good: all replies fail."""
+        concerned = {**self._waiting, **dict.fromkeys(self._active)}
+        self._waiting = {}
+        self._active = []
+        for waiter in concerned:
+            try:
+                waiter.on_failure(reason)
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                self._at_fault(waiter, error)
+
+    def _at_fault(self, waiter: DurabilityWaiter, error: Exception) -> None:
+        """The waiters behind this one must not have to wait for ever."""
+        self._report(error)
+        waiter.on_fault(error)
