@@ -11,7 +11,9 @@ from flintmq.base.errors import AmqpError, StorageFenced
 from flintmq.broker.access.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.gateway.acts import Act
+from flintmq.gateway.by_rights import ByRights
 from flintmq.gateway.durability import DurabilityQueue
+from flintmq.gateway.publishing import PublishTargets
 from flintmq.gateway.tracing import Tracing
 from flintmq.protocol.assembling import Assembling
 from flintmq.protocol.sasl import amqplain, plain
@@ -114,6 +116,8 @@ class Gateway:
         self.failure = ""
         # Replies that wait for a batch to become durable.
         self.durability = DurabilityQueue(host.internal_error)
+        # Publish targets by the permissions that publishers have.
+        self.targets = ByRights(PublishTargets)
         self._connections = 0
 
     @property

@@ -641,7 +641,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "basic.publish.mandatory.01",
         "gateway/amqp091/channel.py",
-        "        if publication.mandatory:\n            self._return(message, NoRoute.code, NoRoute.name)",
+        "        if target.mandatory:\n            self._return(message, NoRoute.code, NoRoute.name)",
         "        if False:\n            self._return(message, NoRoute.code, NoRoute.name)",
     ),
     (
@@ -706,15 +706,15 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "tx.not immediate",
-        "gateway/amqp091/channel.py",
-        "            outcome = self.vhost.deliver_at_once(message, queues)",
-        "            outcome = self.vhost.deliver(message, queues)",
+        "gateway/publishing.py",
+        "            outcome = put_at_once(queues, message, self._journal)",
+        "            outcome = put(queues, message, self._journal)",
     ),
     (
         "tx.not mandatory",
         "gateway/amqp091/channel.py",
-        "        if publication.mandatory:\n            self._return(message, NoRoute.code, NoRoute.name)",
-        "        if publication.mandatory and self.transaction is None:\n"
+        "        if target.mandatory:\n            self._return(message, NoRoute.code, NoRoute.name)",
+        "        if target.mandatory and self.transaction is None:\n"
         "            self._return(message, NoRoute.code, NoRoute.name)",
     ),
     (

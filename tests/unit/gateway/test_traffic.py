@@ -36,6 +36,7 @@ def opened(server: Server) -> tuple[ClientChannel, Outflow, Queue]:
     channel = client.channel()
     channel.call(QueueDeclare(queue="q", durable=True))
     (theirs,) = client.connection.channels.values()
+    publisher = theirs.publisher
     return channel, theirs.deliveries, server.vhost.queues["q"]
 
 
@@ -84,10 +85,11 @@ def test_publishing_is_counted_by_exchange_and_virtual_host() -> None:
     client.tick()
     client.durable()
     (theirs,) = client.connection.channels.values()
+    publisher = theirs.publisher
     passing = server.vhost.exchanges.by_name[""].passing
     traffic = server.vhost.traffic
     assert (passing.came, passing.went) == (3, 1)
-    assert (theirs.published, theirs.returned, theirs.dropped, theirs.confirms.confirmed) == (3, 1, 1, 3)
+    assert (publisher.published, publisher.returned, publisher.dropped, theirs.confirms.confirmed) == (3, 1, 1, 3)
     assert (server.vhost.router.published, traffic.confirmed, traffic.returned, traffic.dropped) == (3, 3, 1, 1)
 
 
@@ -117,5 +119,5 @@ def test_amqp_10_counts_the_same() -> None:
     (session,) = client.connection.sessions
     assert held(queue) == (0, 0, 1, 8)
     assert outflow(queue) == outflow(session.outflow) == {"delivered": 2, "delivered_no_ack": 1, "acked": 1}
-    assert session.published == server.vhost.router.published == 3
+    assert session.publisher.published == server.vhost.router.published == 3
     assert server.vhost.traffic.confirmed == 3

@@ -21,13 +21,12 @@ from flintmq.base.errors import (
     ResourceError,
 )
 from flintmq.base.limits import (
-    ADDRESS_WORK_UNITS,
     ANSWER_BYTES_PER_UNIT,
     SELECTOR_UNITS_PER_CHARACTER,
     STAGE_ATTEMPTS_MAX,
     UNACKED_TAGS_PER_UNIT,
 )
-from flintmq.broker.access.permission import WRITE
+from flintmq.base.work import WORK
 from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.publishing import STORED, TURNED_AWAY, UNDELIVERED, UNROUTED
@@ -44,11 +43,12 @@ from flintmq.gateway.amqp091.confirms import Confirms, Reply
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.deliveries import Deliveries
 from flintmq.gateway.amqp091.line_ends import strip_line_ends
-from flintmq.gateway.amqp091.publication import Publication, Publications
+from flintmq.gateway.amqp091.publish_method import publish_target
 from flintmq.gateway.amqp091.service import Service
 from flintmq.gateway.amqp091.terms import NO_TERMS, Terms, check_command, read_terms
 from flintmq.gateway.amqp091.transaction import ACCEPT, ChannelPublish, ChannelSettlement
 from flintmq.gateway.durability import PendingReply
+from flintmq.gateway.publishing import Publisher, PublishTarget
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.output import Output
 from flintmq.wire.amqp091 import spec
@@ -112,18 +112,18 @@ class ServerChannel(ChannelOwner):
         # What each method has to be allowed by.
         self._checks = checks
         self._notify_cancel = notify_cancel
-        self._publications: Publications = service.publications.of(access.rights)
-        self._publication: Publication | None = None
+        self._targets = self.gateway.targets.of(access.rights)
+        # The target, method and properties of the last publish, which most publishers repeat.
+        self._target: PublishTarget | None = None
         self._method = b""
         self._properties = b""
         self._terms = NO_TERMS
         self.confirms = Confirms(self.gateway.durability, channel, access.vhost.traffic, connection.fail)
         # The engine's channel may have a new life under the same number by the time the disk answers for this one.
         self._is_closed = False
-        # What this channel published, and of it what no queue took.
-        self.published: i64 = 0
-        self.returned: i64 = 0
-        self.dropped: i64 = 0
+        self.publisher = Publisher(
+            access.vhost, access.rights, self.gateway.tick, self.gateway.broker.storage.journal, self.client
+        )
 
     @property
     def number(self) -> int:
@@ -136,24 +136,25 @@ class ServerChannel(ChannelOwner):
     # -- publishing ---------------------------------------------------------------------------------------------
 
     def on_content(self, method: bytes, properties: bytes, body: bytes) -> None:
-        publication = self._publication
-        if publication is None or method != self._method:
-            publication = self._publications.get(method)
-            self._publication = publication
+        target = self._target
+        if target is None or method != self._method:
+            target = publish_target(self._targets, method)
+            self._target = target
             self._method = method
-        if publication.permitted != self.rights.version + self.vhost.router.version:
-            self._permit(publication)
+        publisher = self.publisher
+        if target.permitted != self.rights.version + self.vhost.router.version:
+            publisher.permit(target)
         if properties != self._properties:
             self._terms = read_terms(self, properties)
             # No message's properties are empty.
             self._properties = properties if self._terms.lasts else b""
         terms = self._terms
         if terms.need_rights:
-            self._permit_terms(publication, terms)
-        self.published += 1
+            self._permit_terms(target, terms)
+        publisher.published += 1
         gateway = self.gateway
         message = Message(
-            publication.address,
+            target.address,
             CODEC_091,
             terms.properties,
             body,
@@ -164,34 +165,27 @@ class ServerChannel(ChannelOwner):
         if terms.options.persistent and gateway.failure:
             self._refuse_publish()
         elif self._publishes_at_once:
-            self.put(publication, message, self.vhost.queues_of(publication.route, message, terms.more_keys))
+            self.put(target, message, self.vhost.queues_of(target.route, message, terms.more_keys))
         elif self.transaction is not None:
-            self.transaction.publish(ChannelPublish(self, publication, message, terms.more_keys))
+            self.transaction.publish(ChannelPublish(self, target, message, terms.more_keys))
         else:
-            self._stage(publication, message, terms.more_keys)
+            self._stage(target, message, terms.more_keys)
 
-    def put(self, publication: Publication, message: Message, queues: list[Queue]) -> None:
-        """A message goes to its queues, and its publisher hears of it as the publication asks for."""
-        tick = self.gateway.tick
-        if tick.tap is not None:
-            message = tick.tap.published(self.client(), message, queues)
-        if publication.immediate:
-            outcome = self.vhost.deliver_at_once(message, queues)
-        else:
-            outcome = self.vhost.deliver(message, queues)
-        self._account(publication, message, outcome)
+    def put(self, target: PublishTarget, message: Message, queues: list[Queue]) -> None:
+        """Put a message on its queues, and answer its publisher."""
+        publisher = self.publisher
+        if self.gateway.tick.tap is not None:
+            message = publisher.tapped(message, queues)
+        self._answer_publish(target, message, publisher.deliver(target, message, queues))
 
     def client(self) -> Client:
         """Who this is, to whom traces messages."""
         connection = self.connection
         return Client(connection.peer, self._channel.number, connection.user, self.vhost.name)
 
-    def _account(self, publication: Publication, message: Message, outcome: int) -> None:
-        """What becomes of a message is known, and what its publisher is to hear of it."""
+    def _answer_publish(self, target: PublishTarget, message: Message, outcome: int) -> None:
+        """The outcome of a publish is known: have it confirmed, or return the message, as its publisher asked for."""
         confirms = self.confirms
-        cost = publication.route.cost
-        if cost != 0:
-            self._engine.spend(cost)
         if confirms.is_confirming:
             confirms.published += 1
             if not confirms.is_active:
@@ -201,48 +195,24 @@ class ServerChannel(ChannelOwner):
                 confirms.stored = True
                 confirms.touch()
         elif outcome == UNROUTED:
-            self._no_route(publication, message)
+            self._no_route(target, message)
         elif outcome == UNDELIVERED:
             self._return(message, NoConsumers.code, NoConsumers.name)
         elif outcome == TURNED_AWAY and confirms.is_confirming:
             confirms.turn_away()
 
-    def _no_route(self, publication: Publication, message: Message) -> None:
-        traffic = self.vhost.traffic
-        if publication.mandatory:
+    def _no_route(self, target: PublishTarget, message: Message) -> None:
+        if target.mandatory:
             self._return(message, NoRoute.code, NoRoute.name)
-        elif publication.immediate:
+        elif target.immediate:
             self._return(message, NoConsumers.code, NoConsumers.name)
-        else:
-            self.dropped += 1
-            traffic.dropped += 1
-            return
-        self.returned += 1
-        traffic.returned += 1
+        self.publisher.unrouted(target.mandatory or target.immediate)
 
-    def _permit(self, publication: Publication) -> None:
-        """Find out whether the user may publish like this; it holds until permissions or exchanges change.
-
-        Raises AccessRefused.
-        """
-        self._engine.spend(ADDRESS_WORK_UNITS)
-        address = publication.address
-        self.rights.check(WRITE, "exchange", address.exchange)
-        self._permit_keys(publication, [address.routing_key])
-        publication.permitted = self.rights.version + self.vhost.router.version
-
-    def _permit_terms(self, publication: Publication, terms: Terms) -> None:
+    def _permit_terms(self, target: PublishTarget, terms: Terms) -> None:
         more_keys = terms.more_keys or []
-        self._permit_keys(publication, more_keys)
+        self.publisher.permit_keys(target, more_keys)
         if terms.options.command:
-            check_command(self, publication.address.exchange, [publication.address.routing_key, *more_keys])
-
-    def _permit_keys(self, publication: Publication, keys: list[str]) -> None:
-        name = publication.address.exchange
-        exchange = self.vhost.exchanges.by_name.get(name)
-        if exchange is not None and exchange.type == "topic":
-            for key in keys:
-                self.rights.check_topic(WRITE, name, key)
+            check_command(self, target.address.exchange, [target.address.routing_key, *more_keys])
 
     def _refuse_publish(self) -> None:
         """The storage has failed for good: nothing persistent is taken, and the publisher hears of it."""
@@ -309,12 +279,13 @@ class ServerChannel(ChannelOwner):
             raise PreconditionFailed("no stage is selected on this channel: begin with stage.select")
         return self.attempt
 
-    def _stage(self, publication: Publication, message: Message, more_keys: list[str] | None) -> None:
+    def _stage(self, target: PublishTarget, message: Message, more_keys: list[str] | None) -> None:
         attempt = self._selected()
-        if publication.immediate:
+        if target.immediate:
             raise PreconditionFailed("a message that is staged cannot be delivered at once: publish without immediate")
-        outcome = attempt.put(message, self.vhost.queues_of(publication.route, message, more_keys))
-        self._account(publication, message, outcome)
+        outcome = attempt.put(message, self.vhost.queues_of(target.route, message, more_keys))
+        WORK.spent += target.route.cost
+        self._answer_publish(target, message, outcome)
 
     def complete_attempt(self) -> int:
         """All of it has come; returns how many messages."""
@@ -339,7 +310,7 @@ class ServerChannel(ChannelOwner):
 
     @property
     def has_published(self) -> bool:
-        return self._publication is not None
+        return self._target is not None
 
     def stop_flow(self) -> None:
         """Ask the client to stop publishing, where connection.blocked would say nothing to it, and its dialect does."""

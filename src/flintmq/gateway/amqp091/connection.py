@@ -271,4 +271,4 @@ class ServerConnection(ConnectionOwner, Applicant):
         if access is not None:
             access.vhost.remove_queues_of(self)
             access.leave()
-            self._service.publications.left(access)
+            self._gateway.targets.left(access)

@@ -1,11 +1,9 @@
-"""What all AMQP 0-9-1 connections of a server share: what they are offered, and what their publishers said before."""
+"""What all AMQP 0-9-1 connections of a server share: what they are offered."""
 
 from dataclasses import dataclass
 from typing import final
 
 from flintmq.broker.message import Table
-from flintmq.gateway.amqp091.publication import Publications
-from flintmq.gateway.by_rights import ByRights
 from flintmq.gateway.gateway import Gateway
 from flintmq.protocol.amqp091.connection import Tuning
 
@@ -25,4 +23,3 @@ class Service:
     def __init__(self, gateway: Gateway, offer: Offer) -> None:
         self.gateway = gateway
         self.offer = offer
-        self.publications = ByRights(Publications)

@@ -7,8 +7,8 @@ from mypy_extensions import i64
 from flintmq.broker.message import Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.transaction import StagedPublish, StagedSettlement
-from flintmq.gateway.amqp091.publication import Publication
 from flintmq.gateway.amqp091.unacked import Delivery
+from flintmq.gateway.publishing import PublishTarget
 
 if TYPE_CHECKING:
     from flintmq.gateway.amqp091.channel import ServerChannel
@@ -22,14 +22,14 @@ REQUEUE: Final = 2
 @final
 class ChannelPublish(StagedPublish):
     def __init__(
-        self, channel: "ServerChannel", publication: Publication, message: Message, more_keys: list[str] | None
+        self, channel: "ServerChannel", target: PublishTarget, message: Message, more_keys: list[str] | None
     ) -> None:
-        super().__init__(publication.route, message, more_keys)
+        super().__init__(target.route, message, more_keys)
         self._channel = channel
-        self._publication = publication
+        self._target = target
 
     def put(self, queues: list[Queue]) -> None:
-        self._channel.put(self._publication, self.message, queues)
+        self._channel.put(self._target, self.message, queues)
 
 
 @final

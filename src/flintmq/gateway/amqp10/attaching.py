@@ -118,18 +118,18 @@ def _target(session: "ServerSession", link: ReceiverLink, target: Target) -> Inc
         session.rights.check(WRITE, "exchange", "")
         if place.name in session.vhost.replies:
             # Nobody's queue, but where somebody waits for an answer by AMQP 0-9-1.
-            return IncomingLink(session, link, target, session.publication("", place.name), None)
+            return IncomingLink(session, link, target, session.publish_target("", place.name), None)
         if queue is None:
             # Whoever may write to the default exchange may send to anybody's queue, exclusive or not (RabbitMQ).
             queue = _queue(session, place)
-        made = IncomingLink(session, link, target, session.publication("", place.name), None)
+        made = IncomingLink(session, link, target, session.publish_target("", place.name), None)
         made.queue = queue
         return made
     session.rights.check(WRITE, "exchange", place.name)
     _exchange(session, place.name)
     if place.key is None:
         return IncomingLink(session, link, target, None, place.name)
-    return IncomingLink(session, link, target, session.publication(place.name, place.key), None)
+    return IncomingLink(session, link, target, session.publish_target(place.name, place.key), None)
 
 
 def _plain_target(session: "ServerSession", name: str) -> Place:
@@ -145,7 +145,7 @@ def _plain_target(session: "ServerSession", name: str) -> Place:
 def _exchange(session: "ServerSession", name: str) -> Exchange:
     """Raises NotFound, or AccessRefused where nobody publishes to it but other exchanges."""
     exchange = session.vhost.router.exchange(name)
-    session.vhost.router.check(session.publication(name, "").route)
+    session.vhost.router.check(session.publish_target(name, "").route)
     return exchange
 
 

@@ -230,4 +230,4 @@ class ServerConnection(ConnectionOwner, Applicant):
             access.vhost.termini.connection_closed(self)
             access.vhost.remove_queues_of(self)
             access.leave()
-            self.service.publications.left(access)
+            self.gateway.targets.left(access)

@@ -19,20 +19,19 @@ from flintmq.base.errors import (
     ResourceDeleted,
     ResourceError,
 )
-from flintmq.base.limits import ADDRESS_WORK_UNITS
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import EntryHolder, Queue
 from flintmq.broker.queue.publishing import STORED, TURNED_AWAY, UNROUTED
 from flintmq.broker.terminus.terminus import PART_BYTES, DetachedLink, TargetTerminus
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
 from flintmq.gateway.amqp10.codec import CODEC_10
-from flintmq.gateway.amqp10.confirms import PROTOCOL, refuse_unsafe
+from flintmq.gateway.amqp10.confirms import refuse_unsafe
 from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.posting import Posting
 from flintmq.gateway.amqp10.progress import OutcomeKept, PartKept, Progress, seen
-from flintmq.gateway.amqp10.publication import Publication
 from flintmq.gateway.amqp10.retention import decoded_state, encoded_state, join, leave
 from flintmq.gateway.amqp10.terms import Intake, Terms
+from flintmq.gateway.publishing import PublishTarget
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.faults import told
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
@@ -64,9 +63,9 @@ _GRACE_BYTES: Final = 1024 * 1024
 
 @final
 class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
-    """`publication` is where all messages go, None where each says that itself.
+    """`publish_target` is the target of all messages, None where each message names its own.
 
-    With an `exchange` it says the routing key, as its subject; without one all of its address, in `to`.
+    With an `exchange` a message names the routing key, as its subject; without one all of its address, in `to`.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         session: "ServerSession",
         link: ReceiverLink,
         target: Target,
-        publication: Publication | None,
+        publish_target: PublishTarget | None,
         exchange: str | None,
     ) -> None:
         self.session = session
@@ -86,13 +85,12 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         self._exchange = exchange
         self._connection = session.connection
         self._vhost = session.vhost
-        # The part of what the virtual host counts that came by this protocol.
-        self._inflow = session.vhost.traffic.inflow_of(PROTOCOL)
+        self._inflow = session.inflow
         self._rights = session.rights
         self._tick = session.gateway.tick
         self._confirms = session.connection.confirms
-        self._fixed = publication
-        self._publications = session.connection.service.publications.of(session.rights)
+        self._publisher = session.publisher
+        self._fixed = publish_target
         self._intake = Intake(session.access.user, session.vhost.dialect.checks_annotations)
         self._grace: i64 = _GRACE_BYTES
         self._most: i64 = LINK_CREDIT
@@ -109,7 +107,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         # How the message comes in of which a part is here.
         self._progress: Progress | None = None
         # Each message says itself where it goes: what ends the link says which message that was.
-        self._is_anonymous = publication is None and exchange is None
+        self._is_anonymous = publish_target is None and exchange is None
         link.wants_tags = self._is_anonymous
 
     def start(self) -> None:
@@ -183,9 +181,9 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
     def _publish(self, delivery: IncomingDelivery | None, data: bytes, start: i64, stop: i64) -> None:
         try:
             terms = self._intake.read_at(data, start, stop)
-            publication = self._fixed or self._publication()
-            message = self.message(publication, terms)
-            queues = self._vhost.queues_of(publication.route, message, terms.more_keys)
+            target = self._fixed or self._named_target()
+            message = self.message(target, terms)
+            queues = self._vhost.queues_of(target.route, message, terms.more_keys)
         except DecodeError as malformed:
             raise DecodeError(f"failed to parse message: {malformed.text}", SCOPE_LINK) from None
         except (AmqpError, Amqp10Error) as error:
@@ -199,17 +197,19 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
                     raise
                 self._settle(delivery, Rejected(error=told(lost)))
                 return
-        self.put(delivery, publication, message, queues)
+        self.put(delivery, target, message, queues)
 
-    def message(self, publication: Publication, terms: Terms) -> Message:
+    def message(self, target: PublishTarget, terms: Terms) -> Message:
         """The message that was read last, once its publisher was found to be allowed it."""
-        if publication.permitted != self._rights.version + self._vhost.router.version or terms.more_keys is not None:
-            self._connection.engine.spend(ADDRESS_WORK_UNITS)
-            publication.permit(self._rights, self._vhost, terms.more_keys)
-        self.session.published += 1
+        publisher = self._publisher
+        if target.permitted != self._rights.version + self._vhost.router.version or terms.more_keys is not None:
+            publisher.permit(target)
+            if terms.more_keys is not None:
+                publisher.permit_keys(target, terms.more_keys)
+        publisher.published += 1
         intake = self._intake
         return Message(
-            publication.address,
+            target.address,
             CODEC_10,
             intake.properties,
             intake.body,
@@ -226,33 +226,30 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
                 f"the message is durable, and queue '{queues[0].name}' in vhost '{self._vhost.name}' keeps none"
             )
 
-    def read(self, payload: bytes) -> tuple[Publication, Message, list[str] | None]:
+    def read(self, payload: bytes) -> tuple[PublishTarget, Message, list[str] | None]:
         """A message that is not published at once, and the keys beside its address. Raises what is wrong with it."""
         try:
             terms = self._intake.read(payload)
         except DecodeError as error:
             raise DecodeError(f"failed to parse message: {error.text}", SCOPE_LINK) from None
-        publication = self._fixed or self._publication()
-        return publication, self.message(publication, terms), terms.more_keys
+        target = self._fixed or self._named_target()
+        return target, self.message(target, terms), terms.more_keys
 
     def put(
-        self, delivery: IncomingDelivery | None, publication: Publication, message: Message, queues: list[Queue]
+        self, delivery: IncomingDelivery | None, target: PublishTarget, message: Message, queues: list[Queue]
     ) -> None:
-        """A message goes to its queues, and its publisher hears of it."""
-        tick = self._tick
+        """Put a message on its queues, and answer its publisher."""
+        publisher = self._publisher
         if message.options.persistent and self.session.gateway.failure:
             if delivery is not None:
                 refuse_unsafe(delivery, self.session.gateway.failure)
             return
-        if tick.tap is not None:
-            message = tick.tap.published(self.session.client(), message, queues)
+        if self._tick.tap is not None:
+            message = publisher.tapped(message, queues)
         self._inflow.published += 1
-        outcome = self._vhost.deliver(message, queues)
-        cost = publication.route.cost
-        if cost != 0:
-            self._connection.engine.spend(cost)
+        outcome = publisher.deliver(target, message, queues)
         if outcome == UNROUTED:
-            self._no_route(delivery is None or delivery.is_settled)
+            publisher.unrouted(delivery is not None and not delivery.is_settled)
         if delivery is None or delivery.is_settled:
             return
         if outcome == STORED:
@@ -271,21 +268,10 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             self._inflow.confirmed += 1
             self._settle(delivery, ACCEPTED)
 
-    def _no_route(self, is_settled: bool) -> None:
-        session, traffic = self.session, self._vhost.traffic
-        if is_settled:
-            session.dropped += 1
-            traffic.dropped += 1
-            self._inflow.dropped += 1
-        else:
-            session.returned += 1
-            traffic.returned += 1
-            self._inflow.returned += 1
-
-    def _publication(self) -> Publication:
-        """Where the message that was read last says it goes. Raises PreconditionFailed."""
+    def _named_target(self) -> PublishTarget:
+        """The target that the message read last names. Raises PreconditionFailed, or InvalidField for a long name."""
         if self._exchange is not None:
-            return self._publications.get(self._exchange, self._intake.subject or "")
+            return self.session.publish_target(self._exchange, self._intake.subject or "")
         to = self._intake.to
         if to is None:
             raise PreconditionFailed("anonymous terminus requires 'to' address to be set")
@@ -293,8 +279,8 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         if place is None:
             raise PreconditionFailed(f"bad 'to' address string: {to}")
         if place.kind == EXCHANGE:
-            return self._publications.get(place.name, place.key or "")
-        return self._publications.get("", place.name)
+            return self.session.publish_target(place.name, place.key or "")
+        return self.session.publish_target("", place.name)
 
     def _refuse(self, delivery: IncomingDelivery | None, error: AmqpError | Amqp10Error) -> None:
         """A message cannot be published. That ends the link where it is the link's fault, or nobody would hear of it.

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from typing import final
 
 from flintmq.gateway.amqp10.names import LinkNames
-from flintmq.gateway.amqp10.publication import Publications
-from flintmq.gateway.by_rights import ByRights
 from flintmq.gateway.gateway import Gateway
 from flintmq.protocol.amqp10.connection import Tuning
 from flintmq.wire.amqp10.composite import Fields
@@ -27,5 +25,4 @@ class Service:
     def __init__(self, gateway: Gateway, offer: Offer) -> None:
         self.gateway = gateway
         self.offer = offer
-        self.publications = ByRights(Publications)
         self.names = LinkNames()

@@ -2,21 +2,22 @@
 
 from typing import TYPE_CHECKING, final
 
-from mypy_extensions import i64
-
-from flintmq.base.errors import FlintError
+from flintmq.base.errors import SCOPE_LINK, FlintError, InvalidField
+from flintmq.base.limits import SHORTSTR_MAX_BYTES
 from flintmq.broker.counters.traffic import Outflow
+from flintmq.broker.message import Address
 from flintmq.broker.tap import Client
 from flintmq.broker.terminus.terminus import SourceTerminus, TargetTerminus
 from flintmq.broker.vhost_access import Access
 from flintmq.gateway.amqp10.attaching import receive_from, send_to
+from flintmq.gateway.amqp10.confirms import PROTOCOL
 from flintmq.gateway.amqp10.incoming import IncomingLink
 from flintmq.gateway.amqp10.management_links import ManagementPairs, leads_there
 from flintmq.gateway.amqp10.names import Key
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
-from flintmq.gateway.amqp10.publication import Publication
 from flintmq.gateway.amqp10.retention import known_source, known_target, source_terminus, target_terminus
 from flintmq.gateway.amqp10.transactions import Transactions
+from flintmq.gateway.publishing import Publisher, PublishTarget
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.protocol.amqp10.session import Session, SessionOwner
@@ -37,15 +38,21 @@ class ServerSession(SessionOwner):
         self.rights = access.rights
         self.gateway = connection.gateway
         self.names = connection.service.names
-        self._publications = connection.service.publications.of(access.rights)
+        self._targets = connection.gateway.targets.of(access.rights)
         # Links by which messages come, for when there is an alarm.
         self.incoming: dict[IncomingLink, None] = {}
         self.transactions = Transactions(self)
         self.management = ManagementPairs(self)
-        # What was published in this session, and of it what no queue took; what was delivered in it.
-        self.published: i64 = 0
-        self.returned: i64 = 0
-        self.dropped: i64 = 0
+        # The counters of this protocol in the virtual host.
+        self.inflow = access.vhost.traffic.inflow_of(PROTOCOL)
+        self.publisher = Publisher(
+            access.vhost,
+            access.rights,
+            connection.gateway.tick,
+            connection.gateway.broker.storage.journal,
+            self.client,
+            self.inflow,
+        )
         self.outflow = Outflow()
 
     def client(self) -> Client:
@@ -114,8 +121,17 @@ class ServerSession(SessionOwner):
         terminus.attach(link, self, self.connection)
         link.terminus = terminus
 
-    def publication(self, exchange: str, routing_key: str) -> Publication:
-        return self._publications.get(exchange, routing_key)
+    def publish_target(self, exchange: str, routing_key: str) -> PublishTarget:
+        """Raises InvalidField for names that AMQP 0-9-1, and the journal, have no room for."""
+        key = (exchange, routing_key)
+        known = self._targets.find(key)
+        if known is None:
+            for what, name in (("exchange name", exchange), ("routing key", routing_key)):
+                if len(name.encode()) > SHORTSTR_MAX_BYTES:
+                    raise InvalidField(f"a {what} has {SHORTSTR_MAX_BYTES} bytes at most", SCOPE_LINK)
+            known = PublishTarget(Address(exchange, routing_key))
+            self._targets.add(key, known)
+        return known
 
     def grant(self) -> None:
         """An alarm took credit from publishers, or they have it back."""

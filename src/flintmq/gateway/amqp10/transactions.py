@@ -30,8 +30,8 @@ from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
 from flintmq.gateway.amqp10.posting import Posting
-from flintmq.gateway.amqp10.publication import Publication
 from flintmq.gateway.durability import PendingReply
+from flintmq.gateway.publishing import PublishTarget
 from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
 from flintmq.protocol.amqp10.faults import told
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
@@ -220,17 +220,17 @@ class Transactions:
         posting: Posting | None = None
         try:
             link.check_format(delivery)
-            publication, message, more_keys = link.read(payload)
+            target, message, more_keys = link.read(payload)
             # The outcome says that the message has a way, so the way is that of now (part 4 §4.4.4).
-            queues = self.session.vhost.queues_of(publication.route, message, more_keys)
+            queues = self.session.vhost.queues_of(target.route, message, more_keys)
             if not queues:
                 if delivery.is_settled:
-                    raise NotFound(f"no queue takes a message to '{publication.address.exchange}', and it came settled")
+                    raise NotFound(f"no queue takes a message to '{target.address.exchange}', and it came settled")
                 outcome = RELEASED
             link.check_kept(message, queues)
             if delivery.settles_second and not delivery.is_settled:
                 posting = Posting(state.txn_id, delivery, outcome)
-            found.work.publish(LinkPublish(link, publication, message, queues, posting))
+            found.work.publish(LinkPublish(link, target, message, queues, posting))
         except (AmqpError, Amqp10Error) as error:
             found.failure = error
             if isinstance(error, NotImplementedHere):
@@ -286,19 +286,19 @@ class LinkPublish(StagedPublish):
     def __init__(
         self,
         link: "IncomingLink",
-        publication: Publication,
+        target: PublishTarget,
         message: Message,
         queues: list[Queue],
         posting: Posting | None,
     ) -> None:
-        super().__init__(publication.route, message, None, queues)
+        super().__init__(target.route, message, None, queues)
         self._link = link
-        self._publication = publication
+        self._target = target
         self._posting = posting
 
     def put(self, queues: list[Queue]) -> None:
         if queues:
-            self._link.put(None, self._publication, self.message, queues)
+            self._link.put(None, self._target, self.message, queues)
         if self._posting is not None:
             self._posting.applied()
 

@@ -55,13 +55,15 @@ def held_by(queue: Queue) -> Counts:
 
 
 def of_channel(channel: ServerChannel) -> Counts:
-    published = (channel.published, channel.confirms.confirmed, channel.returned, channel.dropped)
+    publisher = channel.publisher
+    published = (publisher.published, channel.confirms.confirmed, publisher.returned, publisher.dropped)
     return *published, *_out(channel.deliveries)
 
 
 def of_session(session: ServerSession) -> Counts:
     """The counts of an AMQP 1.0 session. Confirms are 0, because a connection counts them only for its virtual host."""
-    return session.published, 0, session.returned, session.dropped, *_out(session.outflow)
+    publisher = session.publisher
+    return publisher.published, 0, publisher.returned, publisher.dropped, *_out(session.outflow)
 
 
 def of_exchange(exchange: Exchange) -> Counts:
