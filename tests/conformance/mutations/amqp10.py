@@ -715,8 +715,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "3.5.1.filter-is-stable",
         "gateway/amqp10/attaching.py",
-        "    consumer.choose(wanted.no_local, wanted.condition)\n",
-        "    consumer.choose(wanted.no_local, None)\n",
+        "    consumer.filter_by(wanted.no_local, wanted.condition)\n",
+        "    consumer.filter_by(wanted.no_local, None)\n",
     ),
     ("3.5.3.filter-checked", "gateway/amqp10/attaching.py", "    source.filter = wanted.in_place\n", "    pass\n"),
     (
@@ -735,8 +735,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "3.5.8.selector",
         "gateway/amqp10/attaching.py",
-        "    consumer.choose(wanted.no_local, wanted.condition)\n",
-        "    consumer.choose(wanted.no_local, None)\n",
+        "    consumer.filter_by(wanted.no_local, wanted.condition)\n",
+        "    consumer.filter_by(wanted.no_local, None)\n",
     ),
     (
         "3.5.8.all-must-pass",

@@ -36,7 +36,6 @@ def opened(server: Server) -> tuple[ClientChannel, Outflow, Queue]:
     channel = client.channel()
     channel.call(QueueDeclare(queue="q", durable=True))
     (theirs,) = client.connection.channels.values()
-    publisher = theirs.publisher
     return channel, theirs.deliveries, server.vhost.queues["q"]
 
 

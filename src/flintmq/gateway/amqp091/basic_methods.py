@@ -113,8 +113,7 @@ def consume(channel: ServerChannel, method: Method) -> None:
         method.no_local,
         selector,
     )
-    if consumer.is_filtered:
-        channel.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
+    channel.spend(consumer.search_units(queue))
     queue.subscribe(consumer, arguments)
     deliveries.consumers[tag] = consumer
     if method.no_wait:

@@ -7,16 +7,16 @@ from mypy_extensions import i64
 from flintmq.base.errors import InternalError, StorageError
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.selector.selectors import Selector
 from flintmq.gateway.amqp091.window import Window
+from flintmq.gateway.client_consumer import ClientConsumer
 
 if TYPE_CHECKING:
     from flintmq.gateway.amqp091.channel import ServerChannel
 
 
 @final
-class ChannelConsumer(Consumer):
+class ChannelConsumer(ClientConsumer):
     """`window` is what this consumer alone may hold unacknowledged; its channel and its connection have theirs.
 
     `prefix` is how its deliveries begin on the wire. `started` is false until its consume-ok is on its way: no
@@ -38,17 +38,14 @@ class ChannelConsumer(Consumer):
         no_local: bool = False,
         selector: Selector | None = None,
     ) -> None:
-        super().__init__(tag, no_ack, exclusive)
+        super().__init__(tag, no_ack, exclusive, channel.connection.number)
         self.queue = queue
         self.window = window
         self.prefix = prefix
         self.priority = priority
         self.timeout_ms: i64 = timeout_ms
         self.started = False
-        self.is_filtered = no_local or selector is not None
-        self.matching_cost = 0 if selector is None else selector.cost
-        self._no_local = no_local
-        self._selector = selector
+        self.filter_by(no_local, selector)
         self.channel = channel
         self._deliveries = channel.deliveries
         self.context = channel.deliveries
@@ -84,11 +81,6 @@ class ChannelConsumer(Consumer):
 
     def holds_any(self) -> bool:
         return self.window.messages > 0
-
-    def matches(self, message: Message) -> bool:
-        if self._no_local and message.origin == self.channel.connection.number:
-            return False
-        return self._selector is None or self._selector.matches(message)
 
     def deliver(self, queue: Queue, entry: Entry) -> None:
         self._deliveries.deliver(self, queue, entry)

@@ -235,13 +235,12 @@ def _send_from(
     owner = OutgoingLink(session, link, source, queue, consumed, outlet)
     owner.default_outcome = settlement
     consumer = owner.consumer
-    consumer.choose(wanted.no_local, wanted.condition)
+    consumer.filter_by(wanted.no_local, wanted.condition)
     priority = attach.properties.get(_PRIORITY)
     if isinstance(priority, WrappedInt):
         consumer.priority = min(priority.value, _PRIORITY_MAX)
     owner.limit_time(timeout_ms)
-    if consumer.is_filtered:
-        session.connection.engine.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
+    session.connection.engine.spend(consumer.search_units(queue))
     if consumed is not queue or queue.keeps_all:
         consumer.seen = _seen(queue, source, found)
         if queue.keeps_all and consumer.seen.end > 0:

@@ -15,11 +15,9 @@ from flintmq.base.errors import (
     ResourceError,
     StorageError,
 )
-from flintmq.broker.message import Entry, Message
+from flintmq.broker.message import Entry
 from flintmq.broker.queue import settlement
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.consumer import Consumer
-from flintmq.broker.selector.filter import Filter
 from flintmq.broker.terminus.terminus import DetachedLink, Held, SourceTerminus
 from flintmq.gateway.amqp10.annotations import check_state
 from flintmq.gateway.amqp10.confirms import PROTOCOL
@@ -29,6 +27,7 @@ from flintmq.gateway.amqp10.outlet import Outlet
 from flintmq.gateway.amqp10.resumption import Resumption
 from flintmq.gateway.amqp10.retention import join, leave
 from flintmq.gateway.amqp10.timeouts import Timeouts
+from flintmq.gateway.client_consumer import ClientConsumer
 from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.delivery import OutgoingDelivery, tag_of
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
@@ -47,19 +46,17 @@ ACTIVE: Final = "rabbitmq:active"
 
 
 @final
-class LinkConsumer(Consumer):
+class LinkConsumer(ClientConsumer):
     """`settles`: the client has each message with its delivery, and is not asked what became of it."""
 
     def __init__(self, owner: "OutgoingLink", link: SenderLink, queue: Queue, settles: bool, outlet: Outlet) -> None:
         # A stream's reader is settled for, since it is not read without.
-        super().__init__(link.name, settles and not queue.keeps_all, False)
+        super().__init__(link.name, settles and not queue.keeps_all, False, owner.session.connection.number)
         self.context = owner
         self.queue = queue
         # Whether the client has heard that it is attached.
         self.started = False
         self.settles = settles
-        self.no_local = False
-        self.condition: Filter | None = None
         self.owner = owner
         self._link = link
         self._outlet = outlet
@@ -69,15 +66,7 @@ class LinkConsumer(Consumer):
         self.number: i64 = 0
         # Whether deliveries are more than sending: for a transaction, or a terminus that keeps notes.
         self.is_special = False
-        self._origin: i64 = owner.session.connection.number
         self._tick = owner.session.gateway.tick
-
-    def choose(self, no_local: bool, condition: Filter | None) -> None:
-        """Not every message is for this consumer: not what came by its own connection, nor what does not match."""
-        self.no_local = no_local
-        self.condition = condition
-        self.is_filtered = no_local or condition is not None
-        self.matching_cost = 0 if condition is None else condition.cost
 
     def can_take(self) -> bool:
         if self.is_special and self.owner.is_waiting:
@@ -92,11 +81,6 @@ class LinkConsumer(Consumer):
 
     def took_over(self) -> None:
         self.owner.tell_turn(True)
-
-    def matches(self, message: Message) -> bool:
-        if self.no_local and message.origin == self._origin:
-            return False
-        return self.condition is None or self.condition.matches(message)
 
     def deliver(self, queue: Queue, entry: Entry) -> None:
         link = self._link
