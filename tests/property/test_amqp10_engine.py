@@ -202,10 +202,10 @@ def test_any_bytes_are_understood_or_refused(data: bytes, step: int) -> None:
     whole = answers(Role.SERVER, OPENED + ATTACHED, data, len(data) + 1)
     pieces = answers(Role.SERVER, OPENED + ATTACHED, data, step)
     assert told(whole) == told(pieces)
-    assert whole.engine.intake.held == pieces.engine.intake.held
+    assert whole.engine.reassembly.held == pieces.engine.reassembly.held
     whole.engine.lost(None)
     assert len(whole.closed) == 1
-    assert whole.engine.intake.held == 0
+    assert whole.engine.reassembly.held == 0
     for session in whole.sessions:
         assert len(session.ended) == 1
         detached = [len(each.detached) for each in session.receivers] + [len(each.detached) for each in session.senders]

@@ -26,7 +26,7 @@ def bound_assembling(server: AmqpServer, alarms: Alarms) -> None:
     """
     message_max = server.amqp091.offer.tuning.message_max
     most = max(alarms.memory_max_bytes // ASSEMBLING_DIVISOR, 2 * message_max)
-    server.gateway.assembling.most = most
+    server.gateway.reassembly.most = most
     server.gateway.tick.staged.most = max(most, TRANSACTION_MAX_BYTES)
     server.gateway.tick.partial_messages.bound(min(max(HALVES_USER_MAX_BYTES, 2 * message_max), most), most)
 

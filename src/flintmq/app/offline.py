@@ -10,7 +10,7 @@ from flintmq.app.definitions import add_default_user, define
 from flintmq.app.runtime_environment import CODECS
 from flintmq.base.errors import ConfigurationError, StorageError
 from flintmq.broker.broker import Broker
-from flintmq.gateway.acts import Act
+from flintmq.gateway.audit import AuditEvent
 from flintmq.management.definitions.exporter import export_definitions
 from flintmq.server.audit import AuditLog
 from flintmq.server.auth import hash_unless_known
@@ -35,7 +35,9 @@ def import_definitions_into(settings: Settings) -> list[str]:
         remarks = define(broker, settings, hash_unless_known)
         audit = AuditLog(settings.log.audit_file)
         file = settings.definitions.load
-        audit.record(Act(f"uid {os.getuid()}", "", "cli", "", "definitions.import", "" if file is None else str(file)))
+        audit.record(
+            AuditEvent(f"uid {os.getuid()}", "", "cli", "", "definitions.import", "" if file is None else str(file))
+        )
         audit.close()
         return remarks
 

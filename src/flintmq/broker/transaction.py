@@ -57,7 +57,7 @@ class StagedSettlement:
 
     @property
     @abstractmethod
-    def letter_bytes(self) -> i64:
+    def dead_letter_bytes(self) -> i64:
         """Bytes of the messages among them that become dead letters, which are published with the commit."""
 
     @abstractmethod
@@ -105,7 +105,7 @@ class Transaction:
 
     def settle(self, staged: StagedSettlement) -> None:
         """Stage a settlement. Raises PreconditionFailed beyond the limits, and has no part in it then."""
-        self._make_room(staged.letter_bytes)
+        self._make_room(staged.dead_letter_bytes)
         staged.stage()
         self._settlements.append(staged)
 

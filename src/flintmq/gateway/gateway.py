@@ -10,12 +10,12 @@ from mypy_extensions import mypyc_attr
 from flintmq.base.errors import AmqpError, StorageFenced
 from flintmq.broker.access.bearer import Bearer
 from flintmq.broker.broker import Broker
-from flintmq.gateway.acts import Act
-from flintmq.gateway.by_rights import ByRights
+from flintmq.gateway.audit import AuditEvent
 from flintmq.gateway.durability import DurabilityQueue
+from flintmq.gateway.permission_cache import PermissionCache
 from flintmq.gateway.publishing import PublishTargets
 from flintmq.gateway.tracing import Tracing
-from flintmq.protocol.assembling import Assembling
+from flintmq.protocol.reassembly import NodeReassembly
 from flintmq.protocol.sasl import amqplain, plain
 from flintmq.protocol.sasl.scram import Keys
 
@@ -75,7 +75,7 @@ class Host:
     def unsendable(self, user: str, vhost: str, queue: str, why: str) -> None:
         """A queue gave up a message that no client can be sent, or a stream passed over one: it is in no other log."""
 
-    def administered(self, act: Act) -> None:
+    def audit(self, event: AuditEvent) -> None:
         """Somebody changed what is defined, or was refused it: the audit log wants to know."""
 
 
@@ -111,13 +111,13 @@ class Gateway:
         self.random_bytes = random_bytes
         self.policy = policy or LoginPolicy()
         # What messages hold that have begun to come, on all connections.
-        self.assembling = Assembling()
+        self.reassembly = NodeReassembly()
         # Why the storage takes nothing any more; empty while it does.
         self.failure = ""
         # Replies that wait for a batch to become durable.
         self.durability = DurabilityQueue(host.internal_error)
         # Publish targets by the permissions that publishers have.
-        self.targets = ByRights(PublishTargets)
+        self.targets = PermissionCache(PublishTargets)
         self._connections = 0
 
     @property

@@ -12,19 +12,19 @@ from flintmq.broker.tap import Client, Tap
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.firehose import Firehose
 
-# A fault that every message meets is told so often, and not for each.
-_TOLD_EVERY_MS: Final = 60_000
+# A fault that every message meets is reported once in this time, and not for each message.
+_REPORT_INTERVAL_MS: Final = 60_000
 
 
 @final
-class _Harmless(Tap):
-    """Where the other tap fails the message goes on without it. `told` hears why, now and then."""
+class _IsolatedTap(Tap):
+    """A message goes on without a tap that fails. `report` is called with the error, at most once a minute."""
 
-    def __init__(self, broker: Broker, tap: Tap, told: Callable[[Exception], None]) -> None:
+    def __init__(self, broker: Broker, tap: Tap, report: Callable[[Exception], None]) -> None:
         self._broker = broker
         self._tap = tap
-        self._told = told
-        self._told_ms: i64 = -_TOLD_EVERY_MS
+        self._report = report
+        self._reported_ms: i64 = -_REPORT_INTERVAL_MS
 
     def published(self, client: Client, message: Message, queues: list[Queue]) -> Message:
         try:
@@ -53,23 +53,23 @@ class _Harmless(Tap):
 
     def _failed(self, error: Exception) -> None:
         # The clock may have been set back.
-        since = self._broker.now_ms - self._told_ms
-        if since < 0 or since >= _TOLD_EVERY_MS:
-            self._told_ms = self._broker.now_ms
-            self._told(error)
+        since = self._broker.now_ms - self._reported_ms
+        if since < 0 or since >= _REPORT_INTERVAL_MS:
+            self._reported_ms = self._broker.now_ms
+            self._report(error)
 
 
 @final
 class Tracing(Tap):
     """In the broker's tick while there is anything to trace; a message is asked for nothing else.
 
-    `told` is called with what went wrong in tracing itself, which costs nobody a message.
+    `report` is called with what went wrong in tracing itself, which costs nobody a message.
     """
 
-    def __init__(self, broker: Broker, told: Callable[[Exception], None]) -> None:
+    def __init__(self, broker: Broker, report: Callable[[Exception], None]) -> None:
         self._broker = broker
-        self._told = told
-        self._firehose: Tap = _Harmless(broker, Firehose(broker), told)
+        self._report = report
+        self._firehose: Tap = _IsolatedTap(broker, Firehose(broker), report)
         self._spans: Tap | None = None
 
     def trace(self, vhost: VHost, on: bool) -> None:
@@ -79,7 +79,7 @@ class Tracing(Tap):
 
     def use(self, spans: Tap) -> None:
         """From now on every message is shown to this one as well."""
-        self._spans = _Harmless(self._broker, spans, self._told)
+        self._spans = _IsolatedTap(self._broker, spans, self._report)
         self._join_or_leave()
 
     def _join_or_leave(self) -> None:

@@ -13,7 +13,7 @@ from flintmq.broker.access.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import UserRecord
 from flintmq.broker.vhost import VHost
-from flintmq.gateway.acts import Act
+from flintmq.gateway.audit import AuditEvent
 
 
 class Listener(Protocol):
@@ -157,7 +157,7 @@ class Node(Protocol):
     def now_ms(self) -> int:
         """Unix time in ms. The call also sets the broker's clock, so it comes before every change of the broker."""
 
-    def audit(self, act: Act) -> None:
+    def audit(self, event: AuditEvent) -> None:
         """Write to the audit log that a user has changed something, or that a change was refused."""
 
     def durable(self) -> Awaitable[None]:

@@ -78,7 +78,7 @@ class AmqpServer:
             amqp10_peers,
             collect_garbage,
         )
-        self._reassembly = RoundRobin(loop, self.gateway.assembling, self.connections.open.values)
+        self._reassembly = RoundRobin(loop, self.gateway.reassembly, self.connections.open.values)
         self.connections.on_removed = self._reassembly.gone
         self.tick = ServerTick(loop, self.gateway, self.schedule, self.connections, self._reassembly)
         self._loop = loop

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO, final
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.gateway.acts import Act
+from flintmq.gateway.audit import AuditEvent
 from flintmq.server import logs
 
 log = logs.get_logger()
@@ -34,11 +34,17 @@ class AuditLog:
 
         return use
 
-    def record(self, act: Act) -> None:
-        facts = {"user": act.user, "peer": act.peer, "interface": act.interface, "vhost": act.vhost, "act": act.act}
-        facts |= {"name": act.name, "result": act.refusal or "done"}
-        if act.given:
-            facts["given"] = act.given
+    def record(self, event: AuditEvent) -> None:
+        facts = {
+            "user": event.user,
+            "peer": event.peer,
+            "interface": event.interface,
+            "vhost": event.vhost,
+            "act": event.action,
+        }
+        facts |= {"name": event.name, "result": event.refusal or "done"}
+        if event.given:
+            facts["given"] = event.given
         log.info("audit", **facts)
         if self._file is not None:
             line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **facts})

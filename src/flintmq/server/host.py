@@ -6,7 +6,7 @@ from typing import Protocol, final
 
 from flintmq.base.errors import AmqpError
 from flintmq.broker.access.bearer import Bearer
-from flintmq.gateway.acts import Act
+from flintmq.gateway.audit import AuditEvent
 from flintmq.gateway.gateway import Host
 from flintmq.protocol.sasl.scram import Keys
 from flintmq.server import logs
@@ -149,8 +149,8 @@ class ServerHost(Host):
     def unsendable(self, user: str, vhost: str, queue: str, why: str) -> None:
         log.warning("message given up", user=user, vhost=vhost, queue=queue, reason=why)
 
-    def administered(self, act: Act) -> None:
-        self._audit.record(act)
+    def audit(self, event: AuditEvent) -> None:
+        self._audit.record(event)
 
 
 def _log_refusal(peer: str, why: str) -> None:

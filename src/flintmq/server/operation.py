@@ -16,7 +16,7 @@ from flintmq.broker.access.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import UserRecord
 from flintmq.broker.vhost import VHost
-from flintmq.gateway.acts import Act
+from flintmq.gateway.audit import AuditEvent
 from flintmq.server import logs
 from flintmq.server.alarms import Alarms
 from flintmq.server.amqp import AmqpServer
@@ -119,8 +119,8 @@ class Operation:
         self._server.schedule.now()
         return self.broker.now_ms
 
-    def audit(self, act: Act) -> None:
-        self._server.host.administered(act)
+    def audit(self, event: AuditEvent) -> None:
+        self._server.host.audit(event)
 
     def durable(self) -> "asyncio.Future[None]":
         return self._server.tick.futures.create()

@@ -419,7 +419,7 @@ class Peer:
         self._unsent_bytes = unsent
         if reasons and makes_progress:
             # The silence comes from our not reading.
-            engine.heard(now)
+            engine.mark_alive(now)
         try:
             engine.handle_timer(now)
         except Exception as error:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol, final
 
-from flintmq.protocol.assembling import Assembling
+from flintmq.protocol.reassembly import NodeReassembly
 
 _CHECK_SECONDS: Final = 1.0
 # The length of a turn while others wait, in checks.
@@ -46,7 +46,7 @@ class RoundRobin:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        assembling: Assembling,
+        assembling: NodeReassembly,
         connections: Callable[[], Iterable[Assembler]],
     ) -> None:
         self._loop = loop

@@ -253,7 +253,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.5.4.end-with-error",
         "protocol/amqp10/session.py",
-        "        self._over(error, End(error=told(error)))",
+        "        self._over(error, End(error=to_wire(error)))",
         "        self._over(error, End())",
     ),
     (
@@ -404,7 +404,12 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "            if self.annotations and not queue.keeps_all:",
         "            if False:",
     ),
-    ("3.4.5.delivery-failed", "gateway/amqp10/outlet.py", "ttl, is_new, min(returns, _UINT_MAX))", "ttl, is_new, 0)"),
+    (
+        "3.4.5.delivery-failed",
+        "gateway/amqp10/message_encoder.py",
+        "ttl, is_new, min(returns, _UINT_MAX))",
+        "ttl, is_new, 0)",
+    ),
     (
         "3.4.5.undeliverable-here",
         "broker/queue/settlement.py",
@@ -476,13 +481,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         (
             "            self._held.append(data[pos:])\n"
             "            self._held_bytes = end - pos\n"
-            "            self.intake.hold_frame(self._held_bytes, self._needed)\n"
+            "            self.reassembly.hold_frame(self._held_bytes, self._needed)\n"
             "        if self._dirty:"
         ),
         (
             "            self._held.append(data[pos + 1 :])\n"
             "            self._held_bytes = end - pos - 1\n"
-            "            self.intake.hold_frame(self._held_bytes, self._needed)\n"
+            "            self.reassembly.hold_frame(self._held_bytes, self._needed)\n"
             "        if self._dirty:"
         ),
     ),
@@ -563,7 +568,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.4.3.close-written",
         "protocol/amqp10/connection.py",
-        ("        self.flush()\n        self.send(0, Close(error=told(error)))\n"),
+        ("        self.flush()\n        self.send(0, Close(error=to_wire(error)))\n"),
         "        self.flush()\n",
     ),
     (
@@ -597,15 +602,15 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "2.4.5.empty-frames",
-        "protocol/amqp10/silence.py",
+        "protocol/amqp10/idle_timeout.py",
         "        self._send_every = idle_ms / 2000",
         "        self._send_every = idle_ms / 1000",
     ),
     (
         "2.4.5.closed-with-error",
         "protocol/amqp10/connection.py",
-        '            self.close(\n                ResourceLimitExceeded(f"nothing was sent',
-        '            self.lost(\n                ResourceLimitExceeded(f"nothing was sent',
+        '            self.close(ResourceLimitExceeded(f"nothing was sent',
+        '            self.lost(ResourceLimitExceeded(f"nothing was sent',
     ),
     (
         "2.4.5.silent-peer",
@@ -703,7 +708,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.7.9.close-sent",
         "protocol/amqp10/connection.py",
-        ("        self.flush()\n        self.send(0, Close(error=told(error)))\n"),
+        ("        self.flush()\n        self.send(0, Close(error=to_wire(error)))\n"),
         "        self.flush()\n",
     ),
     (
@@ -999,7 +1004,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "4.2.error-rejected",
         "gateway/amqp10/transactions.py",
-        ("            state = Rejected(error=told(error))\n        if state is not None:"),
+        ("            state = Rejected(error=to_wire(error))\n        if state is not None:"),
         ("            raise\n        if state is not None:"),
     ),
     (
@@ -1045,7 +1050,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "4.3.error-rejected",
         "gateway/amqp10/transactions.py",
-        ("            state = Rejected(error=told(error))\n        # What is said"),
+        ("            state = Rejected(error=to_wire(error))\n        # What is said"),
         ("            state = RELEASED\n        # What is said"),
     ),
     (
@@ -1512,18 +1517,28 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.2.no-section-inserted",
-        "gateway/amqp10/outlet.py",
+        "gateway/amqp10/message_encoder.py",
         "        head = led + sections[bare:]\n",
         '        head = led + b"\\x00Ss\\x45" + sections[bare:]\n',
     ),
-    ("3.2.encoding-kept", "gateway/amqp10/outlet.py", "        head = led + sections[bare:]\n", "        head = led\n"),
+    (
+        "3.2.encoding-kept",
+        "gateway/amqp10/message_encoder.py",
+        "        head = led + sections[bare:]\n",
+        "        head = led\n",
+    ),
     (
         "3.2.sections-in-order",
         "wire/amqp10/sections.py",
         "        if code <= last and not (code == last and (code == spec.DATA or code == spec.AMQP_SEQUENCE)):",
         "        if False:",
     ),
-    ("3.2.1.defaults", "gateway/amqp10/outlet.py", "header.priority, ttl, is_new", "header.priority + 1, ttl, is_new"),
+    (
+        "3.2.1.defaults",
+        "gateway/amqp10/message_encoder.py",
+        "header.priority, ttl, is_new",
+        "header.priority + 1, ttl, is_new",
+    ),
     (
         "3.2.1.durable-survives",
         "gateway/amqp10/codec.py",
@@ -1574,7 +1589,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.2.1.ttl-reduced",
-        "gateway/amqp10/outlet.py",
+        "gateway/amqp10/message_encoder.py",
         "            ttl = max(0, ttl - int(self._tick.now_ms - message.timestamp_ms))",
         "            ttl = max(0, ttl)",
     ),
@@ -1586,43 +1601,43 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.2.1.first-acquirer",
-        "gateway/amqp10/outlet.py",
+        "gateway/amqp10/message_encoder.py",
         "ttl, is_new, min(returns, _UINT_MAX))",
         "ttl, True, min(returns, _UINT_MAX))",
     ),
     (
         "3.2.1.delivery-count-first",
-        "gateway/amqp10/outlet.py",
+        "gateway/amqp10/message_encoder.py",
         "ttl, is_new, min(returns, _UINT_MAX))",
         "ttl, is_new, min(returns + 1, _UINT_MAX))",
     ),
     (
         "3.2.2.by-capabilities",
-        "gateway/amqp10/outlet.py",
+        "gateway/amqp10/message_encoder.py",
         "        led = encoded + annotations\n",
         '        led = encoded + b"\\x00Sq\\xc1\\x01\\x00" + annotations\n',
     ),
     (
         "3.2.2.rejected-is-an-error",
-        "gateway/amqp10/terms.py",
+        "gateway/amqp10/message_parser.py",
         "            raise InvalidField(f\"the delivery-annotation '{_REJECTED}' is an error\", SCOPE_LINK)",
         "            pass",
     ),
     (
         "3.2.2.not-forwarded",
-        "gateway/amqp10/terms.py",
+        "gateway/amqp10/message_parser.py",
         "            lead = payload[: found.delivery_annotations] + payload[stop : found.bare]",
         "            pass",
     ),
     (
         "3.2.3.propagated",
-        "gateway/amqp10/outlet.py",
+        "gateway/amqp10/message_encoder.py",
         "        led = encoded + annotations\n",
         "        led = encoded\n",
     ),
     (
         "3.2.3.unaltered-unless-modified",
-        "gateway/amqp10/outlet.py",
+        "gateway/amqp10/message_encoder.py",
         "        annotations = self._with_address(sections[header_end:bare], address)",
         '        annotations = self._with_address(b"", address)',
     ),
@@ -1652,13 +1667,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.2.4.properties-unaltered",
-        "gateway/amqp10/outlet.py",
+        "gateway/amqp10/message_encoder.py",
         "        head = led + sections[bare:]\n",
         "        head = led\n",
     ),
     (
         "3.2.11.message-ids",
-        "gateway/amqp10/outlet.py",
+        "gateway/amqp10/message_encoder.py",
         "        head = led + sections[bare:]\n",
         "        head = led\n",
     ),
@@ -1679,7 +1694,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.2.4.content-type-data-only",
-        "gateway/amqp10/outlet.py",
+        "gateway/amqp10/message_encoder.py",
         "        head = led + sections[bare:]\n",
         '        head = led + b"\\x00Ss\\xc0\\x0a\\x07@@@@@@\\xa3\\x01x" + sections[bare:]\n',
     ),
@@ -1715,31 +1730,31 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.2.5.application-properties",
-        "gateway/amqp10/outlet.py",
+        "gateway/amqp10/message_encoder.py",
         "        head = led + sections[bare:]\n",
         "        head = led\n",
     ),
     (
         "3.2.6.data-sections",
-        "gateway/amqp10/outlet.py",
+        "gateway/amqp10/message_encoder.py",
         "            self.body = message.body\n",
         "            self.body = message.body[:-1]\n",
     ),
     (
         "3.2.7.sequence-sections",
-        "gateway/amqp10/outlet.py",
+        "gateway/amqp10/message_encoder.py",
         "            self.body = message.body\n",
         "            self.body = message.body[:-1]\n",
     ),
     (
         "3.2.8.value-types",
-        "gateway/amqp10/outlet.py",
+        "gateway/amqp10/message_encoder.py",
         "            self.body = message.body\n",
         "            self.body = message.body[:-1]\n",
     ),
     (
         "3.2.9.footer",
-        "gateway/amqp10/terms.py",
+        "gateway/amqp10/message_parser.py",
         "        self.body = payload[found.body :]\n",
         "        self.body = payload[found.body : found.footer] if found.footer != ABSENT else payload[found.body :]\n",
     ),
@@ -1838,7 +1853,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.6.3.peer-verifies",
         "protocol/amqp10/session.py",
-        ("        handles[handle] = None\n        link.detached(detach, heard(detach.error))"),
+        ("        handles[handle] = None\n        link.detached(detach, from_wire(detach.error))"),
         "        handles[handle] = None",
     ),
     (
@@ -1859,7 +1874,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.6.5.detached-with-error",
         "protocol/amqp10/link.py",
-        "        self.session.send_detach(self, Detach(closed=closed, error=told(error)))",
+        "        self.session.send_detach(self, Detach(closed=closed, error=to_wire(error)))",
         "        self.session.send_detach(self, Detach(closed=closed))",
     ),
     (

@@ -30,7 +30,7 @@ class Settlement(StagedSettlement):
         self.calls: list[str] = []
 
     @property
-    def letter_bytes(self) -> int:
+    def dead_letter_bytes(self) -> int:
         return len(self.entry.message.body) if self.rejects else 0
 
     def stage(self) -> None:

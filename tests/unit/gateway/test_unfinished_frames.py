@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.base.limits import COUNTED_FRAME_BYTES
-from flintmq.protocol.assembling import Assembling
+from flintmq.protocol.reassembly import NodeReassembly
 from flintmq.wire.amqp091.methods import QueueDeclare, encode_method
 from tests.unit.gateway.amqp091.pair import Client, Server
 from tests.unit.gateway.amqp10.pair import Client as Client10
@@ -17,14 +17,14 @@ FRAME_10 = (100_000).to_bytes(4, "big") + bytes.fromhex("02000000")
 FRAME_10 += bytes(100_000 - len(FRAME_10))
 
 
-def made(protocol: str) -> tuple[Client | Client10, Assembling, bytes]:
+def made(protocol: str) -> tuple[Client | Client10, NodeReassembly, bytes]:
     if protocol == "amqp091":
         server = Server()
         client = Client(server)
         client.channel()
-        return client, server.gateway.assembling, FRAME
+        return client, server.gateway.reassembly, FRAME
     other = Server10()
-    return Client10(other), other.gateway.assembling, FRAME_10
+    return Client10(other), other.gateway.reassembly, FRAME_10
 
 
 @pytest.mark.parametrize("protocol", ["amqp091", "amqp10"])

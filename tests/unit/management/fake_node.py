@@ -16,7 +16,7 @@ from flintmq.broker.access.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.broker.vhost import VHost
-from flintmq.gateway.acts import Act
+from flintmq.gateway.audit import AuditEvent
 from flintmq.management.api.table import ROUTES
 from flintmq.management.http.app import application
 from flintmq.management.http.routes import Route
@@ -80,7 +80,7 @@ class NodeInMemory:
         self.allows_clear_text = False
         self.attempts = Attempts()
         self.endings: list[Ending] = []
-        self.acts: list[Act] = []
+        self.events: list[AuditEvent] = []
         self.now = 1_700_000_000_000
 
     def _keep(self, _logger: object, _method: str, event: EventDict) -> EventDict:
@@ -94,8 +94,8 @@ class NodeInMemory:
     def socket_of(self, connection: object) -> Socket | None:
         return next((socket for socket in self.sockets if socket.connection is connection), None)
 
-    def audit(self, act: Act) -> None:
-        self.acts.append(act)
+    def audit(self, event: AuditEvent) -> None:
+        self.events.append(event)
 
     async def durable(self) -> None:
         if self.failure:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.gateway.acts import Act
+from flintmq.gateway.audit import AuditEvent
 from flintmq.server.audit import AuditLog
 
-ACT = Act("u", "10.0.0.1:5", "amqp 0-9-1", "/", "queue.delete", "queue 'q\n'", "access refused")
+ACT = AuditEvent("u", "10.0.0.1:5", "amqp 0-9-1", "/", "queue.delete", "queue 'q\n'", "access refused")
 
 
 def test_acts_are_appended(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flintmq.protocol.assembling import Assembling
+from flintmq.protocol.reassembly import NodeReassembly
 from flintmq.server.reassembly import RoundRobin
 from tests.sim.loop import VirtualLoop
 
@@ -40,7 +40,7 @@ class Connection:
 class Node:
     def __init__(self) -> None:
         self.loop = VirtualLoop(0.0)
-        self.assembling = Assembling()
+        self.assembling = NodeReassembly()
         self.assembling.most = 1_000
         self.connections: list[Connection] = []
         self.reassembly = RoundRobin(self.loop, self.assembling, lambda: self.connections)

@@ -43,7 +43,7 @@ class Outcome:
         self.undeliverable_here = undeliverable_here
         self.annotations = annotations
 
-    def makes_letter(self, queue: Queue, entry: Entry) -> bool:
+    def makes_dead_letter(self, queue: Queue, entry: Entry) -> bool:
         """Whether the entry becomes a dead letter by it."""
         settings = queue.settings
         if settings.dead_letter_exchange is None or self.kind == _ACCEPT:

@@ -19,8 +19,8 @@ from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.deliveries import annotated
+from flintmq.gateway.amqp091.publish_options import REPLY_PREFIX, REPLY_TO
 from flintmq.gateway.amqp091.queue_methods import generated_name
-from flintmq.gateway.amqp091.terms import REPLY_PREFIX, REPLY_TO
 from flintmq.gateway.amqp091.transaction import REJECT, REQUEUE
 from flintmq.gateway.amqp091.unacked import Delivery
 from flintmq.gateway.amqp091.window import Window

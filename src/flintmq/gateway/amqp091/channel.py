@@ -36,17 +36,17 @@ from flintmq.broker.stage.stage import Stage
 from flintmq.broker.tap import Client
 from flintmq.broker.transaction import Transaction
 from flintmq.broker.vhost_access import Access
-from flintmq.gateway.acts import Act
-from flintmq.gateway.amqp091.acts import ACTS, target_of
+from flintmq.gateway.amqp091.audit import AUDITED, target_of
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.confirms import Confirms, Reply
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.deliveries import Deliveries
 from flintmq.gateway.amqp091.line_ends import strip_line_ends
 from flintmq.gateway.amqp091.publish_method import publish_target
+from flintmq.gateway.amqp091.publish_options import NO_OPTIONS, PublishOptions, check_command, read_publish_options
 from flintmq.gateway.amqp091.service import Service
-from flintmq.gateway.amqp091.terms import NO_TERMS, Terms, check_command, read_terms
 from flintmq.gateway.amqp091.transaction import ACCEPT, ChannelPublish, ChannelSettlement
+from flintmq.gateway.audit import AuditEvent
 from flintmq.gateway.durability import PendingReply
 from flintmq.gateway.publishing import Publisher, PublishTarget
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
@@ -117,7 +117,7 @@ class ServerChannel(ChannelOwner):
         self._target: PublishTarget | None = None
         self._method = b""
         self._properties = b""
-        self._terms = NO_TERMS
+        self._publish_options = NO_OPTIONS
         self.confirms = Confirms(self.gateway.durability, channel, access.vhost.traffic, connection.fail)
         # The engine's channel may have a new life under the same number by the time the disk answers for this one.
         self._is_closed = False
@@ -145,31 +145,31 @@ class ServerChannel(ChannelOwner):
         if target.permitted != self.rights.version + self.vhost.router.version:
             publisher.permit(target)
         if properties != self._properties:
-            self._terms = read_terms(self, properties)
+            self._publish_options = read_publish_options(self, properties)
             # No message's properties are empty.
-            self._properties = properties if self._terms.lasts else b""
-        terms = self._terms
-        if terms.need_rights:
-            self._permit_terms(target, terms)
+            self._properties = properties if self._publish_options.lasts else b""
+        options = self._publish_options
+        if options.need_rights:
+            self._permit_options(target, options)
         publisher.published += 1
         gateway = self.gateway
         message = Message(
             target.address,
             CODEC_091,
-            terms.properties,
+            options.properties,
             body,
-            terms.options,
+            options.message_options,
             gateway.tick.now_ms,
             self.connection.number,
         )
-        if terms.options.persistent and gateway.failure:
+        if options.message_options.persistent and gateway.failure:
             self._refuse_publish()
         elif self._publishes_at_once:
-            self.put(target, message, self.vhost.queues_of(target.route, message, terms.more_keys))
+            self.put(target, message, self.vhost.queues_of(target.route, message, options.more_keys))
         elif self.transaction is not None:
-            self.transaction.publish(ChannelPublish(self, target, message, terms.more_keys))
+            self.transaction.publish(ChannelPublish(self, target, message, options.more_keys))
         else:
-            self._stage(target, message, terms.more_keys)
+            self._stage(target, message, options.more_keys)
 
     def put(self, target: PublishTarget, message: Message, queues: list[Queue]) -> None:
         """Put a message on its queues, and answer its publisher."""
@@ -208,10 +208,10 @@ class ServerChannel(ChannelOwner):
             self._return(message, NoConsumers.code, NoConsumers.name)
         self.publisher.unrouted(target.mandatory or target.immediate)
 
-    def _permit_terms(self, target: PublishTarget, terms: Terms) -> None:
-        more_keys = terms.more_keys or []
+    def _permit_options(self, target: PublishTarget, options: PublishOptions) -> None:
+        more_keys = options.more_keys or []
         self.publisher.permit_keys(target, more_keys)
-        if terms.options.command:
+        if options.message_options.command:
             check_command(self, target.address.exchange, [target.address.routing_key, *more_keys])
 
     def _refuse_publish(self) -> None:
@@ -332,7 +332,7 @@ class ServerChannel(ChannelOwner):
         if not self.vhost.dialect.checks_names:
             strip_line_ends(method)
         check = self._checks.get(method.id)
-        target = target_of(method, self.vhost, self.last_queue) if method.id in ACTS else ""
+        target = target_of(method, self.vhost, self.last_queue) if method.id in AUDITED else ""
         version: i64 = self.vhost.router.version
         try:
             if check is not None:
@@ -340,7 +340,7 @@ class ServerChannel(ChannelOwner):
             handler(self, method)
         except AmqpError as error:
             if target:
-                self._administered(method, target, error.text)
+                self._audit(method, target, error.text)
             if method.id != spec.QUEUE_UNBIND or not self.vhost.dialect.failed_unbind_ends_connection:
                 raise
             # amqp-0-9-1 queue.unbind: whatever the fault, it costs the connection.
@@ -348,12 +348,14 @@ class ServerChannel(ChannelOwner):
         else:
             # What is there already, and is declared once more, is no act.
             if target and (version != self.vhost.router.version or method.id == spec.QUEUE_PURGE):
-                self._administered(method, target, "")
+                self._audit(method, target, "")
 
-    def _administered(self, method: Method, target: str, refusal: str) -> None:
+    def _audit(self, method: Method, target: str, refusal: str) -> None:
         connection = self.connection
-        act = Act(connection.user, connection.peer, "amqp 0-9-1", self.vhost.name, method.name, target, refusal)
-        self.gateway.host.administered(act)
+        event = AuditEvent(
+            connection.user, connection.peer, "amqp 0-9-1", self.vhost.name, method.name, target, refusal
+        )
+        self.gateway.host.audit(event)
 
     def reply(self, method: Method, starts: ChannelConsumer | None = None) -> None:
         """Answer, behind any answer that still waits; `starts` is a consumer that may deliver from then on."""

@@ -111,7 +111,7 @@ class ServerConnection(ConnectionOwner, Applicant):
             service.offer.tuning,
             service.offer.properties,
             " ".join(self._login.mechanisms),
-            assembling=gateway.assembling,
+            node_reassembly=gateway.reassembly,
         )
         # An alarm may be on already.
         self.engine.holds_publishes = gateway.alarm != ""

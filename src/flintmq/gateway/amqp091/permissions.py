@@ -9,7 +9,7 @@ from typing import Final
 
 from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
 from flintmq.gateway.amqp091.channel import ServerChannel
-from flintmq.gateway.amqp091.terms import REPLY_TO, is_reply_address
+from flintmq.gateway.amqp091.publish_options import REPLY_TO, is_reply_address
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.methods import (
     BasicConsume,

@@ -5,7 +5,7 @@ from base64 import urlsafe_b64encode
 from flintmq.base.errors import NotFound
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.permissions import check_queue
-from flintmq.gateway.amqp091.terms import REPLY_TO, is_reply_address
+from flintmq.gateway.amqp091.publish_options import REPLY_TO, is_reply_address
 from flintmq.wire.amqp091.methods import (
     Method,
     QueueBind,

@@ -40,10 +40,10 @@ class ChannelSettlement(StagedSettlement):
         self._deliveries = deliveries
 
     @property
-    def letter_bytes(self) -> i64:
+    def dead_letter_bytes(self) -> i64:
         size: i64 = 0
         for delivery in self._deliveries:
-            if _makes_letter(delivery, self._outcome):
+            if _makes_dead_letter(delivery, self._outcome):
                 size += len(delivery.entry.message.body) + len(delivery.entry.message.properties)
         return size
 
@@ -63,7 +63,7 @@ class ChannelSettlement(StagedSettlement):
             delivery.is_staged = False
 
 
-def _makes_letter(delivery: Delivery, outcome: int) -> bool:
+def _makes_dead_letter(delivery: Delivery, outcome: int) -> bool:
     settings = delivery.queue.settings
     if settings.dead_letter_exchange is None or outcome == ACCEPT:
         return False

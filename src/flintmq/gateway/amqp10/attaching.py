@@ -22,11 +22,11 @@ from flintmq.gateway.amqp10.addresses import EXCHANGE, PLAIN, QUEUE, Place, pars
 from flintmq.gateway.amqp10.annotations import check_state
 from flintmq.gateway.amqp10.filters import read_filters
 from flintmq.gateway.amqp10.incoming import IncomingLink
+from flintmq.gateway.amqp10.link_terminus import join, known_source, known_target, outlasts, remember
+from flintmq.gateway.amqp10.message_encoder import MessageEncoder
 from flintmq.gateway.amqp10.outcomes import OUTCOMES, default_of
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
-from flintmq.gateway.amqp10.outlet import Outlet
 from flintmq.gateway.amqp10.resumption import Resumption
-from flintmq.gateway.amqp10.retention import join, known_source, known_target, outlasts, remember
 from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.link import Link
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
@@ -231,8 +231,8 @@ def _send_from(
     known = nodes.capabilities(source.capabilities, True)
     source.capabilities = [nodes.VOLATILE] if is_reply else [*known, *nodes.FILTERS]
     source.outcomes = [name for name in source.outcomes if name in OUTCOMES] or OUTCOMES
-    outlet = Outlet(session.gateway.tick)
-    owner = OutgoingLink(session, link, source, queue, consumed, outlet)
+    encoder = MessageEncoder(session.gateway.tick)
+    owner = OutgoingLink(session, link, source, queue, consumed, encoder)
     owner.default_outcome = settlement
     consumer = owner.consumer
     consumer.filter_by(wanted.no_local, wanted.condition)
@@ -257,7 +257,7 @@ def _send_from(
         numbers = [_number_of(tag) for tag in (*terminus.tags, *theirs)]
         consumer.number = max(int(terminus.last_number), *numbers, 0)
         if terminus.unsettled:
-            owner.resumption = Resumption(owner, terminus, outlet, theirs, not attach.incomplete_unsettled)
+            owner.resumption = Resumption(owner, terminus, encoder, theirs, not attach.incomplete_unsettled)
     try:
         consumed.subscribe(consumer, wanted.arguments)
     except AmqpError:

@@ -59,7 +59,7 @@ class ServerConnection(ConnectionOwner, Applicant):
         self._expiry = Expiry(self._login, service.gateway.tick.timers, self.fail)
         mechanisms = [name for name in self._login.mechanisms if name != amqplain.NAME]
         self.engine = Connection(
-            Role.SERVER, self, output, offer.tuning, opening, mechanisms, assembling=service.gateway.assembling
+            Role.SERVER, self, output, offer.tuning, opening, mechanisms, node_reassembly=service.gateway.reassembly
         )
         self.confirms = Confirms(service.gateway.durability, self.engine, self.fail, self._end_drains)
         # Links on which the client receives, by name.

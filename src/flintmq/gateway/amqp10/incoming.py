@@ -26,14 +26,14 @@ from flintmq.broker.terminus.terminus import PART_BYTES, DetachedLink, TargetTer
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
 from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.gateway.amqp10.confirms import refuse_unsafe
+from flintmq.gateway.amqp10.link_terminus import decoded_state, encoded_state, join, leave
+from flintmq.gateway.amqp10.message_parser import MessageParser, PublishOptions
 from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.posting import Posting
 from flintmq.gateway.amqp10.progress import OutcomeKept, PartKept, Progress, seen
-from flintmq.gateway.amqp10.retention import decoded_state, encoded_state, join, leave
-from flintmq.gateway.amqp10.terms import Intake, Terms
 from flintmq.gateway.publishing import PublishTarget
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
-from flintmq.protocol.amqp10.faults import told
+from flintmq.protocol.amqp10.faults import to_wire
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.wire.amqp10.places import place_of
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, RCV_SECOND, REJECTED, SND_SETTLED, SYMBOLS
@@ -91,7 +91,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         self._confirms = session.connection.confirms
         self._publisher = session.publisher
         self._fixed = publish_target
-        self._intake = Intake(session.access.user, session.vhost.dialect.checks_annotations)
+        self._parser = MessageParser(session.access.user, session.vhost.dialect.checks_annotations)
         self._grace: i64 = _GRACE_BYTES
         self._most: i64 = LINK_CREDIT
         self._top_up_at: i64 = LINK_CREDIT // 2
@@ -168,7 +168,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         if delivery.message_format != MESSAGE_FORMAT:
             raise InvalidField(f"message format {delivery.message_format} is unknown: 0 is taken", SCOPE_LINK)
 
-    def on_usual(
+    def on_fast_path(
         self, link: ReceiverLink, delivery: IncomingDelivery | None, data: bytes, start: i64, stop: i64
     ) -> None:
         if delivery is not None and (self.terminus is not None or delivery.message_format != MESSAGE_FORMAT):
@@ -180,10 +180,10 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
 
     def _publish(self, delivery: IncomingDelivery | None, data: bytes, start: i64, stop: i64) -> None:
         try:
-            terms = self._intake.read_at(data, start, stop)
+            options = self._parser.read_at(data, start, stop)
             target = self._fixed or self._named_target()
-            message = self.message(target, terms)
-            queues = self._vhost.queues_of(target.route, message, terms.more_keys)
+            message = self.message(target, options)
+            queues = self._vhost.queues_of(target.route, message, options.more_keys)
         except DecodeError as malformed:
             raise DecodeError(f"failed to parse message: {malformed.text}", SCOPE_LINK) from None
         except (AmqpError, Amqp10Error) as error:
@@ -195,25 +195,25 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             except PreconditionFailed as lost:
                 if delivery is None or delivery.is_settled or not self._may_reject:
                     raise
-                self._settle(delivery, Rejected(error=told(lost)))
+                self._settle(delivery, Rejected(error=to_wire(lost)))
                 return
         self.put(delivery, target, message, queues)
 
-    def message(self, target: PublishTarget, terms: Terms) -> Message:
+    def message(self, target: PublishTarget, options: PublishOptions) -> Message:
         """The message that was read last, once its publisher was found to be allowed it."""
         publisher = self._publisher
-        if target.permitted != self._rights.version + self._vhost.router.version or terms.more_keys is not None:
+        if target.permitted != self._rights.version + self._vhost.router.version or options.more_keys is not None:
             publisher.permit(target)
-            if terms.more_keys is not None:
-                publisher.permit_keys(target, terms.more_keys)
+            if options.more_keys is not None:
+                publisher.permit_keys(target, options.more_keys)
         publisher.published += 1
-        intake = self._intake
+        parser = self._parser
         return Message(
             target.address,
             CODEC_10,
-            intake.properties,
-            intake.body,
-            terms.options,
+            parser.properties,
+            parser.body,
+            options.message_options,
             self._tick.now_ms,
             self._connection.number,
         )
@@ -229,11 +229,11 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
     def read(self, payload: bytes) -> tuple[PublishTarget, Message, list[str] | None]:
         """A message that is not published at once, and the keys beside its address. Raises what is wrong with it."""
         try:
-            terms = self._intake.read(payload)
+            options = self._parser.read(payload)
         except DecodeError as error:
             raise DecodeError(f"failed to parse message: {error.text}", SCOPE_LINK) from None
         target = self._fixed or self._named_target()
-        return target, self.message(target, terms), terms.more_keys
+        return target, self.message(target, options), options.more_keys
 
     def put(
         self, delivery: IncomingDelivery | None, target: PublishTarget, message: Message, queues: list[Queue]
@@ -271,8 +271,8 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
     def _named_target(self) -> PublishTarget:
         """The target that the message read last names. Raises PreconditionFailed, or InvalidField for a long name."""
         if self._exchange is not None:
-            return self.session.publish_target(self._exchange, self._intake.subject or "")
-        to = self._intake.to
+            return self.session.publish_target(self._exchange, self._parser.subject or "")
+        to = self._parser.to
         if to is None:
             raise PreconditionFailed("anonymous terminus requires 'to' address to be set")
         place = parse_to(to)
@@ -296,7 +296,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             if delivery is not None and self._is_anonymous:
                 error.delivery_tag = delivery.tag
             raise error
-        self._settle(delivery, Rejected(error=told(error)))
+        self._settle(delivery, Rejected(error=to_wire(error)))
 
     def _settle(self, delivery: IncomingDelivery, outcome: Outcome) -> None:
         delivery.mark = outcome
@@ -345,7 +345,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             if not payload:
                 # Nothing is known of it yet that would be worth remembering.
                 return
-            progress.hold(self.link.session.intake, max(i64(len(payload)), PART_BYTES))
+            progress.hold(self.link.session.reassembly, max(i64(len(payload)), PART_BYTES))
             self._progress = progress
             received = terminus.part(tag, payload)
             self._check_size(received.size)
@@ -386,7 +386,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
     def _let_go(self) -> None:
         """Nothing more comes of the message of which a part is here."""
         if self._progress is not None:
-            self._progress.release(self.link.session.intake)
+            self._progress.release(self.link.session.reassembly)
             self._progress = None
 
     def _confirm(self, terminus: TargetTerminus, delivery: IncomingDelivery, ours: DeliveryState) -> None:

@@ -54,7 +54,7 @@ class Management:
     """What one connection may ask for. `owner` is whose its exclusive queues are.
 
     `renew` takes a token in place of the connection's present one; it raises AmqpError for one that is none.
-    `administered` is told the method and the target of what changed definitions, and why where it was refused.
+    `audit` is told the method and the target of what changed definitions, and why where it was refused.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class Management:
         access: Access,
         owner: object,
         renew: Callable[[bytes], None],
-        administered: Callable[[str, str, str], None],
+        audit: Callable[[str, str, str], None],
     ) -> None:
         self.access = access
         self.owner = owner
         self._renew = renew
-        self._administered = administered
+        self._audit = audit
 
     def answer(self, request: bytes) -> Answer:
         """Answer one request, an encoded message. Raises DecodeError, InvalidField, AccessRefused."""
@@ -96,7 +96,7 @@ class Management:
 
     def _tell(self, method: str, target: str, refusal: str) -> None:
         if method != "GET":
-            self._administered(method, target, refusal)
+            self._audit(method, target, refusal)
 
     def _respond(self, method: str, target: str, body: object) -> tuple[str, object]:
         if not target.startswith("/") or not _TARGET.fullmatch(target):

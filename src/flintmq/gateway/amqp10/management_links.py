@@ -11,9 +11,9 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import SCOPE_LINK, AccessRefused, DecodeError, FlintError, InternalError, PreconditionFailed
 from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, METHOD_WORK_UNITS
-from flintmq.gateway.acts import Act
 from flintmq.gateway.amqp10.addresses import MANAGEMENT
 from flintmq.gateway.amqp10.management import Management
+from flintmq.gateway.audit import AuditEvent
 from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
@@ -41,13 +41,13 @@ class ManagementPairs:
 
     def __init__(self, session: "ServerSession") -> None:
         self.session = session
-        self.management = Management(session.access, session.connection, session.connection.renew, self._administered)
+        self.management = Management(session.access, session.connection, session.connection.renew, self._audit)
         self._pairs: dict[str, _Pair] = {}
 
-    def _administered(self, act: str, name: str, refusal: str) -> None:
+    def _audit(self, act: str, name: str, refusal: str) -> None:
         connection = self.session.connection
-        done = Act(connection.user, connection.peer, "amqp 1.0", self.session.vhost.name, act, name, refusal)
-        self.session.gateway.host.administered(done)
+        event = AuditEvent(connection.user, connection.peer, "amqp 1.0", self.session.vhost.name, act, name, refusal)
+        self.session.gateway.host.audit(event)
 
     def requests(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
         """The client attaches the half that it asks on. Raises PreconditionFailed."""

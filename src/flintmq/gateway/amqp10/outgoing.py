@@ -21,11 +21,11 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.terminus.terminus import DetachedLink, Held, SourceTerminus
 from flintmq.gateway.amqp10.annotations import check_state
 from flintmq.gateway.amqp10.confirms import PROTOCOL
+from flintmq.gateway.amqp10.link_terminus import join, leave
+from flintmq.gateway.amqp10.message_encoder import MessageEncoder
 from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.outcomes import settlement_of
-from flintmq.gateway.amqp10.outlet import Outlet
 from flintmq.gateway.amqp10.resumption import Resumption
-from flintmq.gateway.amqp10.retention import join, leave
 from flintmq.gateway.amqp10.timeouts import Timeouts
 from flintmq.gateway.client_consumer import ClientConsumer
 from flintmq.gateway.durability import PendingReply
@@ -49,7 +49,9 @@ ACTIVE: Final = "rabbitmq:active"
 class LinkConsumer(ClientConsumer):
     """`settles`: the client has each message with its delivery, and is not asked what became of it."""
 
-    def __init__(self, owner: "OutgoingLink", link: SenderLink, queue: Queue, settles: bool, outlet: Outlet) -> None:
+    def __init__(
+        self, owner: "OutgoingLink", link: SenderLink, queue: Queue, settles: bool, encoder: MessageEncoder
+    ) -> None:
         # A stream's reader is settled for, since it is not read without.
         super().__init__(link.name, settles and not queue.keeps_all, False, owner.session.connection.number)
         self.context = owner
@@ -59,7 +61,7 @@ class LinkConsumer(ClientConsumer):
         self.settles = settles
         self.owner = owner
         self._link = link
-        self._outlet = outlet
+        self._encoder = encoder
         self._outflow = owner.session.outflow
         # The part of what the queue counts that went out by this protocol.
         self.passed = queue.outflow_of(PROTOCOL)
@@ -84,9 +86,9 @@ class LinkConsumer(ClientConsumer):
 
     def deliver(self, queue: Queue, entry: Entry) -> None:
         link = self._link
-        outlet = self._outlet
-        head = outlet.head(queue, entry)
-        body = outlet.body
+        encoder = self._encoder
+        head = encoder.head(queue, entry)
+        body = encoder.body
         if link.message_max != 0 and len(head) + len(body) > link.message_max:
             self._cannot_deliver(queue, entry, len(head) + len(body))
             return
@@ -144,7 +146,13 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
     """
 
     def __init__(
-        self, session: "ServerSession", link: SenderLink, source: Source, node: Queue, queue: Queue, outlet: Outlet
+        self,
+        session: "ServerSession",
+        link: SenderLink,
+        source: Source,
+        node: Queue,
+        queue: Queue,
+        encoder: MessageEncoder,
     ) -> None:
         self.session = session
         self.link = link
@@ -152,7 +160,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         self.source = source
         self.queue = queue
         self.default_outcome = settlement.RELEASED
-        self.consumer = LinkConsumer(self, link, queue, link.snd_settle_mode == SND_SETTLED, outlet)
+        self.consumer = LinkConsumer(self, link, queue, link.snd_settle_mode == SND_SETTLED, encoder)
         # The transaction in whose name it acquires messages (part 4 §4.4.3).
         self.acquires: OpenTransaction | None = None
         # What outlives the link, where there is such a thing.

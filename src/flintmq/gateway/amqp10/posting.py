@@ -3,7 +3,7 @@
 from typing import final
 
 from flintmq.broker.terminus.terminus import Received, TargetTerminus
-from flintmq.gateway.amqp10.retention import encoded_state
+from flintmq.gateway.amqp10.link_terminus import encoded_state
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.wire.amqp10.states import Outcome, TransactionalState
 

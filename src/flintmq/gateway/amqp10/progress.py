@@ -10,7 +10,7 @@ from flintmq.broker.terminus.terminus import TargetTerminus
 from flintmq.gateway.amqp10.confirms import refuse_unsafe
 from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
-from flintmq.protocol.amqp10.intake import Intake as Assembly
+from flintmq.protocol.amqp10.reassembly import ReassemblyBudget
 from flintmq.protocol.amqp10.receiver import ReceiverLink
 from flintmq.wire.amqp10.places import place_of, position_of
 from flintmq.wire.amqp10.states import DeliveryState, Received
@@ -30,13 +30,13 @@ class Progress:
         self._told: i64 = 0
         self.is_owed = False
 
-    def hold(self, intake: Assembly, size: i64) -> None:
+    def hold(self, budget: ReassemblyBudget, size: i64) -> None:
         """A part came. Raises ResourceLimitExceeded where the connection has too many of them."""
         self._held += size
-        intake.hold(size)
+        budget.hold(size)
 
-    def release(self, intake: Assembly) -> None:
-        intake.release(self._held)
+    def release(self, budget: ReassemblyBudget) -> None:
+        budget.release(self._held)
         self._held = 0
 
     def owes_word(self, size: i64) -> bool:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from flintmq.base.errors import InvalidField
 from flintmq.broker.terminus.terminus import Held, SourceTerminus
+from flintmq.gateway.amqp10.message_encoder import MessageEncoder
 from flintmq.gateway.amqp10.outcomes import settlement_of
-from flintmq.gateway.amqp10.outlet import Outlet
 from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.resuming import Action, Plan, Unsettled, plan
 from flintmq.protocol.amqp10.sender import SenderLink
@@ -26,12 +26,17 @@ class Resumption:
     """What is still to be done of it, in the order the deliveries were sent; each of them takes credit."""
 
     def __init__(
-        self, owner: "OutgoingLink", terminus: SourceTerminus, outlet: Outlet, theirs: Unsettled, is_complete: bool
+        self,
+        owner: "OutgoingLink",
+        terminus: SourceTerminus,
+        encoder: MessageEncoder,
+        theirs: Unsettled,
+        is_complete: bool,
     ) -> None:
         """Both sides have said what they hold for unsettled: `theirs` is what the client said."""
         self._owner = owner
         self._terminus = terminus
-        self._outlet = outlet
+        self._encoder = encoder
         # A message is here whole as long as it is not settled: it can be sent from any place on.
         self._todo: deque[tuple[Held, Plan]] = deque(
             [(held, plan(tag, None, theirs, is_complete)) for tag, held in terminus.unsettled.items()]
@@ -98,8 +103,8 @@ class Resumption:
         if action in _OUTCOMES:
             link.resume(held.tag, [], planned.state, True)
             return
-        head = self._outlet.head(held.queue, held.entry)
-        body = self._outlet.body
+        head = self._encoder.head(held.queue, held.entry)
+        body = self._encoder.body
         if action is Action.RESUME:
             rest = _rest(head, body, planned.state)
             if rest is not None:

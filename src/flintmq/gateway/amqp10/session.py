@@ -12,10 +12,10 @@ from flintmq.broker.vhost_access import Access
 from flintmq.gateway.amqp10.attaching import receive_from, send_to
 from flintmq.gateway.amqp10.confirms import PROTOCOL
 from flintmq.gateway.amqp10.incoming import IncomingLink
+from flintmq.gateway.amqp10.link_terminus import known_source, known_target, source_terminus, target_terminus
 from flintmq.gateway.amqp10.management_links import ManagementPairs, leads_there
 from flintmq.gateway.amqp10.names import Key
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
-from flintmq.gateway.amqp10.retention import known_source, known_target, source_terminus, target_terminus
 from flintmq.gateway.amqp10.transactions import Transactions
 from flintmq.gateway.publishing import Publisher, PublishTarget
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner

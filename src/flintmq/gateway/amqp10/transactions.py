@@ -33,7 +33,7 @@ from flintmq.gateway.amqp10.posting import Posting
 from flintmq.gateway.durability import PendingReply
 from flintmq.gateway.publishing import PublishTarget
 from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
-from flintmq.protocol.amqp10.faults import told
+from flintmq.protocol.amqp10.faults import to_wire
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import SenderLink
 from flintmq.wire.amqp10.composite import Composite
@@ -236,7 +236,7 @@ class Transactions:
             if isinstance(error, NotImplementedHere):
                 raise
             posting = None
-            outcome = Rejected(error=told(error))
+            outcome = Rejected(error=to_wire(error))
         if not delivery.is_settled:
             link.link.settle(delivery, TransactionalState(txn_id=state.txn_id, outcome=outcome))
             if posting is not None:
@@ -330,9 +330,9 @@ class LinkSettlement(StagedSettlement):
         self._held: Held | None = None
 
     @property
-    def letter_bytes(self) -> i64:
+    def dead_letter_bytes(self) -> i64:
         entry = self._entry
-        if not self._outcome.makes_letter(self._link.queue, entry):
+        if not self._outcome.makes_dead_letter(self._link.queue, entry):
             return 0
         return len(entry.message.body) + len(entry.message.properties)
 
@@ -410,7 +410,7 @@ class _Control(ReceiverOwner, NamedLink):
         except (AmqpError, Amqp10Error) as error:
             if not self._rejects:
                 raise
-            state = Rejected(error=told(error))
+            state = Rejected(error=to_wire(error))
         if state is not None:
             link.settle(delivery, state)
 
@@ -435,9 +435,9 @@ class _Control(ReceiverOwner, NamedLink):
             error = TransactionRollback(found.failure.text)
             if not self._rejects:
                 raise error
-            state = Rejected(error=told(error))
+            state = Rejected(error=to_wire(error))
         # What is said as a sender and as a receiver waits apart: no answer overtakes what was given up (part 4 §4.4.3).
-        self._link.session.finish_saying()
+        self._link.session.flush_dispositions()
         aborting = found.aborting
         if aborting:
             connection.confirms.at_end(_Aborted(connection, self._link, delivery, state, aborting))

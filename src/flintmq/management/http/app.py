@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from flintmq.base.addresses import network
 from flintmq.base.errors import FlintError
 from flintmq.base.limits import HTTP_ANSWER_SECONDS
-from flintmq.gateway.acts import Act
+from flintmq.gateway.audit import AuditEvent
 from flintmq.management.errors import HttpError, MethodNotAllowed, Missing, refusal_of
 from flintmq.management.http.access import Right, check_access
 from flintmq.management.http.auth import identify, register_login
@@ -152,9 +152,9 @@ def _caller_key(call: Call) -> str:
     return f"user {call.caller.name}" if call.caller.name else f"at {network(client.host) if client else ''}"
 
 
-def _audit_event(route: Route, call: Call, act: str, name: str, refusal: str) -> Act:
+def _audit_event(route: Route, call: Call, act: str, name: str, refusal: str) -> AuditEvent:
     client = call.request.client
-    return Act(
+    return AuditEvent(
         call.caller.name,
         f"{client.host}:{client.port}" if client else "",
         "http",

@@ -24,7 +24,7 @@ from flintmq.base.errors import (
 )
 from flintmq.protocol.amqp091.content import Assembly, LastContent, write_content, write_pieces
 from flintmq.protocol.amqp091.deliveries import DELIVERY_OVERHEAD_BYTES, LastDelivery
-from flintmq.protocol.amqp091.intake import Intake
+from flintmq.protocol.amqp091.reassembly import ReassemblyBudget
 from flintmq.protocol.amqp091.states import RECEIVED
 from flintmq.protocol.output import Output
 from flintmq.protocol.role import Role
@@ -86,13 +86,13 @@ class ChannelOwner:
 class Channel:
     """A channel number and its present life."""
 
-    def __init__(self, number: i64, role: Role, output: Output, intake: Intake) -> None:
+    def __init__(self, number: i64, role: Role, output: Output, reassembly: ReassemblyBudget) -> None:
         self.number: i64 = number
         self.state: int = UNUSED
         self._received = RECEIVED[role]
         self._is_server = role is Role.SERVER
         self._output = output
-        self._intake = intake
+        self._reassembly = reassembly
         self._owner: ChannelOwner | None = None
         # The owner while our close is not answered yet.
         self._leaving: ChannelOwner | None = None
@@ -179,13 +179,15 @@ class Channel:
                 f"{data[start] << 8 | data[start + 1]}, weight {data[start + 2] << 8 | data[start + 3]} instead"
             )
         size = read_i64_be(data, start + 4)
-        intake = self._intake
-        if size < 0 or size > intake.message_max:
+        reassembly = self._reassembly
+        if size < 0 or size > reassembly.message_max:
             raise PreconditionFailed(
-                f"message size {int(size) & UINT64_MAX} is larger than configured max size {intake.message_max}"
+                f"message size {int(size) & UINT64_MAX} is larger than configured max size {reassembly.message_max}"
             )
-        if stop - start > intake.header_max:
-            raise ContentTooLarge(f"a content header of {stop - start} bytes: at most {intake.header_max} are taken")
+        if stop - start > reassembly.header_max:
+            raise ContentTooLarge(
+                f"a content header of {stop - start} bytes: at most {reassembly.header_max} are taken"
+            )
         self._properties = data[start + CONTENT_HEADER_BYTES : stop]
         if size == 0:
             self._deliver_content(_EMPTY)
@@ -217,11 +219,11 @@ class Channel:
         else:
             rest.add_from(data, start, stop)
         if left == 0:
-            self._intake.release(before)
+            self._reassembly.release(before)
             self._body_rest = None
             self._deliver_content(rest.whole())
         else:
-            self._intake.hold(stop - start)
+            self._reassembly.hold(stop - start)
 
     def _deliver_content(self, body: bytes) -> None:
         self._expect = _METHOD
@@ -383,7 +385,7 @@ class Channel:
         self._method = _EMPTY
         self._properties = _EMPTY
         if self._body_rest is not None:
-            self._intake.release(self._body_rest.size)
+            self._reassembly.release(self._body_rest.size)
             self._body_rest = None
         if owner is not None:
             owner.on_closed(error)

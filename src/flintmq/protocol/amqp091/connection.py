@@ -41,10 +41,10 @@ from flintmq.base.limits import (
 from flintmq.base.work import WORK
 from flintmq.protocol.amqp091 import channel as channels
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
-from flintmq.protocol.amqp091.intake import Intake
+from flintmq.protocol.amqp091.reassembly import ReassemblyBudget
 from flintmq.protocol.amqp091.states import CONNECTION, State
-from flintmq.protocol.assembling import Assembling
 from flintmq.protocol.output import Output
+from flintmq.protocol.reassembly import NodeReassembly
 from flintmq.protocol.role import Role
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.frames import (
@@ -169,7 +169,7 @@ class Connection:
         server_properties: Table | None = None,
         mechanisms: str = "PLAIN AMQPLAIN",
         login: Login | None = None,
-        assembling: Assembling | None = None,
+        node_reassembly: NodeReassembly | None = None,
     ) -> None:
         self.role = role
         self.state = State.HEADER if role is Role.SERVER else State.START
@@ -194,7 +194,7 @@ class Connection:
         self._channels: dict[int, Channel] = {}
         self._last: Channel | None = None
         self._is_open = False
-        self._intake = Intake(tuning.message_max, self._header_max(), assembling)
+        self._reassembly = ReassemblyBudget(tuning.message_max, self._header_max(), node_reassembly)
         self._payload_max: i64 = HANDSHAKE_FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES
         # Bytes of an incomplete frame, and how many it takes before reading on makes sense.
         self._held: list[bytes] = []
@@ -239,12 +239,12 @@ class Connection:
             if self._held_bytes < self._needed:
                 if len(self._held) >= _PIECES_MAX:
                     self._held = [b"".join(self._held)]
-                self._intake.hold_frame(self._held_bytes, self._needed)
+                self._reassembly.hold_frame(self._held_bytes, self._needed)
                 return
             data = b"".join(self._held)
             self._held = []
             self._held_bytes = 0
-            self._intake.hold_frame(0, 0)
+            self._reassembly.hold_frame(0, 0)
         pos: i64 = 0
         end: i64 = len(data)
         self._metered = WORK.spent
@@ -268,7 +268,7 @@ class Connection:
         if pos < end:
             self._held.append(data[pos:])
             self._held_bytes = end - pos
-            self._intake.hold_frame(self._held_bytes, self._needed)
+            self._reassembly.hold_frame(self._held_bytes, self._needed)
 
     def _seek_close_ok(self, data: bytes) -> None:
         """The peer's answer to our close, wherever it stands: read as frames, it could pass for a part of one."""
@@ -301,7 +301,7 @@ class Connection:
     @property
     def assembled_bytes(self) -> int:
         """What is held of messages, and of a frame, that have begun to come and have not ended."""
-        return int(self._intake.all_held)
+        return int(self._reassembly.all_held)
 
     def _read(self, data: bytes, pos: i64, end: i64) -> i64:
         """Read whole frames from `pos`; returns where the first incomplete one starts."""
@@ -432,7 +432,7 @@ class Connection:
         if channel is None:
             if number > self.tuning.channel_max:
                 raise NotAllowed(f"channel {number} is above the negotiated channel_max ({self.tuning.channel_max})")
-            channel = Channel(number, self.role, self.output, self._intake)
+            channel = Channel(number, self.role, self.output, self._reassembly)
             self._channels[number] = channel
         self._last = channel
         return channel
@@ -713,7 +713,7 @@ class Connection:
         """Server: tell the client that publishes are not taken for now, or again."""
         self._send(ConnectionUnblocked() if reason is None else ConnectionBlocked(reason=reason))
 
-    def heard(self, now: float) -> None:
+    def mark_alive(self, now: float) -> None:
         """The peer is taken for alive, although nothing it sends is read at present."""
         self._received_at = now
 
@@ -764,7 +764,7 @@ class Connection:
 
     def _end(self, error: FlintError | None) -> None:
         self._is_open = False
-        self._intake.hold_frame(0, 0)
+        self._reassembly.hold_frame(0, 0)
         self.take_publishes()
         for channel in list(self._channels.values()):
             channel.abandon(error)

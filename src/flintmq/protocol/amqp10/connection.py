@@ -47,15 +47,15 @@ from flintmq.base.limits import (
 from flintmq.base.rotation import behind
 from flintmq.base.work import WORK
 from flintmq.protocol.amqp10.channels import Channels
-from flintmq.protocol.amqp10.faults import heard, scope_of, told
-from flintmq.protocol.amqp10.intake import Intake
+from flintmq.protocol.amqp10.fast_path import FastTransfer
+from flintmq.protocol.amqp10.faults import from_wire, scope_of, to_wire
+from flintmq.protocol.amqp10.idle_timeout import IdleTimeout
+from flintmq.protocol.amqp10.reassembly import ReassemblyBudget
 from flintmq.protocol.amqp10.sasl import SaslExchange
 from flintmq.protocol.amqp10.session import Session, SessionOwner
-from flintmq.protocol.amqp10.silence import Silence
 from flintmq.protocol.amqp10.states import CONNECTION, SESSION, Endpoint, Layer
-from flintmq.protocol.amqp10.usual import UsualTransfer
-from flintmq.protocol.assembling import Assembling
 from flintmq.protocol.output import Output
+from flintmq.protocol.reassembly import NodeReassembly
 from flintmq.protocol.role import Role
 from flintmq.wire.amqp10 import spec
 from flintmq.wire.amqp10.composite import Fields
@@ -167,12 +167,12 @@ class Connection:
         opening: Open,
         mechanisms: list[str] | None = None,
         logs_in: bool = False,
-        assembling: Assembling | None = None,
+        node_reassembly: NodeReassembly | None = None,
     ) -> None:
         self.role = role
         self.output = output
         self.tuning = tuning
-        self.intake: Intake = Intake(tuning.message_max, assembling)
+        self.reassembly: ReassemblyBudget = ReassemblyBudget(tuning.message_max, node_reassembly)
         self.layer: Layer = Layer.HEADER
         self.local: Endpoint = Endpoint.UNSENT
         self.remote: Endpoint = Endpoint.UNSENT
@@ -201,7 +201,7 @@ class Connection:
         self._dirty: list[Session] = []
         # The session that sent something last.
         self.last: Session | None = None
-        self._usual = UsualTransfer()
+        self._fast = FastTransfer()
         # The session that the frame in hand is for: whose fault an error would be.
         self._at: Session | None = None
         self._is_open = False
@@ -214,7 +214,7 @@ class Connection:
         # The owner is thinking, and what comes meanwhile waits.
         self._is_waiting = False
         self._is_reading = False
-        self._silence = Silence(tuning.idle_timeout_ms / 1000)
+        self._idle_timeout = IdleTimeout(tuning.idle_timeout_ms / 1000)
         self._told_closed = False
         if not self._is_server:
             # A server's open comes behind ours, which says what we take.
@@ -253,13 +253,13 @@ class Connection:
     @property
     def assembled_bytes(self) -> int:
         """What is held of messages, and of a frame, that have begun to come and have not ended."""
-        return int(self.intake.all_held)
+        return int(self.reassembly.all_held)
 
     # -- bytes in -----------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> None:
         """Take in bytes; calls the owners for what they say. Faults of the peer become closes, never exceptions."""
-        self._silence.received_at = now
+        self._idle_timeout.received_at = now
         if self._held_bytes > 0:
             if data:
                 self._held.append(data)
@@ -267,14 +267,14 @@ class Connection:
             if self._held_bytes < self._needed:
                 if len(self._held) >= _PIECES_MAX:
                     self._held = [b"".join(self._held)]
-                self.intake.hold_frame(self._held_bytes, self._needed)
+                self.reassembly.hold_frame(self._held_bytes, self._needed)
                 if self._is_waiting and not self._is_open and self._held_bytes > PIPELINED_MAX_BYTES:
                     self._finish(FramingError(f"more than {PIPELINED_MAX_BYTES} bytes before the login is decided"))
                 return
             data = b"".join(self._held)
             self._held = []
             self._held_bytes = 0
-            self.intake.hold_frame(0, 0)
+            self.reassembly.hold_frame(0, 0)
         pos: i64 = 0
         end: i64 = len(data)
         self._is_reading = True
@@ -300,13 +300,13 @@ class Connection:
         if pos < end:
             self._held.append(data[pos:])
             self._held_bytes = end - pos
-            self.intake.hold_frame(self._held_bytes, self._needed)
+            self.reassembly.hold_frame(self._held_bytes, self._needed)
         if self._dirty:
             self.flush()
 
     def _read(self, data: bytes, pos: i64, end: i64) -> i64:
         """Read whole frames from `pos`; returns where the first incomplete one starts."""
-        usual = self._usual
+        fast = self._fast
         channels = self._channels
         while True:
             if self._is_waiting:
@@ -364,20 +364,20 @@ class Connection:
                 self._next = stop
                 pos = stop
                 if session is not None and session.is_listening:
-                    start = usual.scan(data, body + 3, stop)
+                    start = fast.scan(data, body + 3, stop)
                     if start != 0:
-                        if usual.settled:
+                        if fast.settled:
                             # Who takes it could not tell another format without its delivery.
-                            if usual.message_format == 0 and session.receive_settled(usual.handle, data, start, stop):
+                            if fast.message_format == 0 and session.receive_settled(fast.handle, data, start, stop):
                                 continue
                         elif session.receive_unsettled(
-                            usual.handle,
-                            usual.delivery_id,
-                            data[usual.tag_start : usual.tag_stop],
+                            fast.handle,
+                            fast.delivery_id,
+                            data[fast.tag_start : fast.tag_stop],
                             data,
                             start,
                             stop,
-                            usual.message_format,
+                            fast.message_format,
                         ):
                             continue
                 self._receive_frame(session, number, data, body, stop)
@@ -444,7 +444,7 @@ class Connection:
         if self.local is Endpoint.CLOSED:
             # After our close all that counts is the peer's (part 2 §2.4.6).
             if isinstance(performative, Close):
-                self._finish(heard(performative.error))
+                self._finish(from_wire(performative.error))
             return
         if performative.descriptor not in CONNECTION[self.remote]:
             raise IllegalState(f"{performative.type_name} on a connection that is {self.remote.value}")
@@ -545,7 +545,7 @@ class Connection:
         self._is_waiting = False
         self._needed = 0
         if not self._is_reading and self._held_bytes > 0:
-            self.receive(b"", self._silence.received_at)
+            self.receive(b"", self._idle_timeout.received_at)
 
     # -- open and close -----------------------------------------------------------------------------------------
 
@@ -560,7 +560,7 @@ class Connection:
         if 0 < idle_ms < IDLE_TIMEOUT_MIN_MS:
             raise NotAllowed(f"an idle-time-out of {idle_ms} ms: {IDLE_TIMEOUT_MIN_MS} ms can be kept to, and not less")
         self.peer_frame_max = min(opening.max_frame_size, FRAME_MAX_BYTES)
-        self._silence.keep(idle_ms)
+        self._idle_timeout.keep(idle_ms)
         if self._is_server:
             self._is_waiting = True
         else:
@@ -602,13 +602,13 @@ class Connection:
             # Nothing may be sent before it (part 2 §2.4.1).
             self._send_open()
         self.flush()
-        self.send(0, Close(error=told(error)))
+        self.send(0, Close(error=to_wire(error)))
         self.local = Endpoint.CLOSED
         self._is_waiting = False
         self._end(error)
 
     def _receive_close(self, close: Close) -> None:
-        error = heard(close.error)
+        error = from_wire(close.error)
         self.remote = Endpoint.CLOSED
         if self.local is Endpoint.UNSENT:
             self._send_open()
@@ -735,19 +735,19 @@ class Connection:
 
     # -- time ---------------------------------------------------------------------------------------------------
 
-    def heard(self, now: float) -> None:
+    def mark_alive(self, now: float) -> None:
         """The peer is taken for alive, although nothing it sends is read at present."""
-        self._silence.received_at = now
+        self._idle_timeout.received_at = now
 
     def sent(self, now: float) -> None:
         """The transport wrote something: no empty frame is due for a while."""
-        self._silence.sent_at = now
+        self._idle_timeout.sent_at = now
 
     def next_timer(self) -> float | None:
         """When `handle_timer` wants to be called, in the clock of `receive`; None while nothing is due."""
         if not self._is_open or self.local is Endpoint.CLOSED:
             return None
-        return self._silence.next_timer()
+        return self._idle_timeout.next_timer()
 
     def handle_timer(self, now: float) -> None:
         """Send an empty frame when nothing was sent for half of what the peer allows; close after too much silence of
@@ -755,16 +755,14 @@ class Connection:
         """
         if not self._is_open or self.local is Endpoint.CLOSED:
             return
-        silence = self._silence
-        if silence.is_peer_late(now):
-            self.close(ResourceLimitExceeded(f"nothing came in {silence.patience:g} s: local-idle-timeout expired"))
-        elif silence.has_lost_the_peer(now):
-            self.close(
-                ResourceLimitExceeded(f"nothing was sent in {silence.threshold:g} s: remote idle timeout exceeded")
-            )
-        elif silence.is_ours_too_long(now):
+        idle = self._idle_timeout
+        if idle.is_peer_late(now):
+            self.close(ResourceLimitExceeded(f"nothing came in {idle.timeout:g} s: local-idle-timeout expired"))
+        elif idle.has_peer_given_up(now):
+            self.close(ResourceLimitExceeded(f"nothing was sent in {idle.threshold:g} s: remote idle timeout exceeded"))
+        elif idle.is_frame_due(now):
             self._raw(EMPTY_FRAME)
-            silence.sent_at = now
+            idle.sent_at = now
 
     # -- ends ---------------------------------------------------------------------------------------------------
 
@@ -785,7 +783,7 @@ class Connection:
 
     def _end(self, error: FlintError | None) -> None:
         self._is_open = False
-        self.intake.hold_frame(0, 0)
+        self.reassembly.hold_frame(0, 0)
         self.take_publishes()
         for session in self.sessions:
             session.abandon(error)

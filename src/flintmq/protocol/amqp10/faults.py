@@ -1,4 +1,4 @@
-"""Errors as the wire says them: ours on their way out, the peer's as they came."""
+"""Errors on the wire: encoded from exceptions of this side, decoded from errors of the peer."""
 
 from typing import Final
 
@@ -18,8 +18,8 @@ _DESCRIPTION_MAX_BYTES: Final = 384
 _TAG_MAX_BYTES: Final = 64
 
 
-def told(error: AmqpError | Amqp10Error | None) -> Error | None:
-    """What the peer is told of an error of ours."""
+def to_wire(error: AmqpError | Amqp10Error | None) -> Error | None:
+    """An exception of this side as the error to send; None for None."""
     if error is None:
         return None
     room = _DESCRIPTION_MAX_BYTES
@@ -31,8 +31,8 @@ def told(error: AmqpError | Amqp10Error | None) -> Error | None:
     return Error(condition=error.condition, description=error.text.encode()[:room].decode(errors="ignore"), info=info)
 
 
-def heard(error: Error | None) -> EndedByPeer | None:
-    """The peer's error, as an exception; None where it gave no reason."""
+def from_wire(error: Error | None) -> EndedByPeer | None:
+    """An error of the peer as an exception; None if the peer gave no error."""
     if error is None:
         return None
     return EndedByPeer(error.condition, error.description or "", error.info)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64, mypyc_attr
 
 from flintmq.base.errors import Amqp10Error, AmqpError, FlintError, FrameSizeTooSmall, LocalProtocolError
-from flintmq.protocol.amqp10.faults import told
+from flintmq.protocol.amqp10.faults import to_wire
 from flintmq.protocol.amqp10.states import Endpoint
 from flintmq.wire.amqp10.composite import Fields
 from flintmq.wire.amqp10.performatives import Attach, Detach, Flow
@@ -131,7 +131,7 @@ class Link:
     def _detach(self, error: AmqpError | Amqp10Error | None, closed: bool) -> None:
         self._leave()
         self.local = Endpoint.CLOSED
-        self.session.send_detach(self, Detach(closed=closed, error=told(error)))
+        self.session.send_detach(self, Detach(closed=closed, error=to_wire(error)))
 
     # -- for the session ----------------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ class ReceiverOwner(LinkOwner):
         Of a resumed delivery, `payload` is what the peer sent this time, and `delivery.state` says from where on.
         """
 
-    def on_usual(
+    def on_fast_path(
         self, link: "ReceiverLink", delivery: IncomingDelivery | None, data: bytes, start: i64, stop: i64
     ) -> None:
         """A whole message that is not resumed and came with no state, as nearly all do: it is data[start:stop]."""
@@ -225,7 +225,7 @@ class ReceiverLink(Link):
         self.credit -= 1
         owner = self.owner
         assert owner is not None
-        owner.on_usual(self, None, data, start, stop)
+        owner.on_fast_path(self, None, data, start, stop)
         return True
 
     def receive_unsettled(
@@ -249,7 +249,7 @@ class ReceiverLink(Link):
         self.unsettled += 1
         owner = self.owner
         assert owner is not None
-        owner.on_usual(self, delivery, data, start, stop)
+        owner.on_fast_path(self, delivery, data, start, stop)
         return True
 
     def receive(self, transfer: Transfer, data: bytes, start: i64, stop: i64) -> None:
@@ -294,7 +294,7 @@ class ReceiverLink(Link):
             held = self._held
             payload = data[start:stop]
             if held is not None:
-                self.session.intake.release(len(held))
+                self.session.reassembly.release(len(held))
                 self._held = None
                 held.write(payload)
                 payload = held.getvalue()
@@ -358,11 +358,11 @@ class ReceiverLink(Link):
             held = BytesWriter()
             self._held = held
         held.write(part)
-        self.session.intake.hold(len(part))
+        self.session.reassembly.hold(len(part))
 
     def _drop_held(self) -> None:
         if self._held is not None:
-            self.session.intake.release(len(self._held))
+            self.session.reassembly.release(len(self._held))
             self._held = None
 
     def _abort(self, delivery: IncomingDelivery) -> None:

@@ -109,8 +109,8 @@ class SenderLink(Link):
         size: i64 = len(head) + len(body)
         if size + self._overhead > session.frame_max or size >= LARGE_BODY_BYTES:
             return self._send_long(number, b"", [head, body], settled, 0, None, False, mark)
-        if session.is_saying:
-            session.finish_saying()
+        if session.has_dispositions:
+            session.flush_dispositions()
         delivery_id = session.take_delivery_id(self)
         self.delivery_count = after(self.delivery_count, 1)
         self.credit -= 1

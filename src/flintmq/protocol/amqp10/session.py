@@ -28,12 +28,12 @@ from flintmq.base.errors import (
 from flintmq.base.limits import SESSION_WINDOW_TRANSFERS, UNACKED_TAGS_PER_UNIT
 from flintmq.base.rotation import behind
 from flintmq.protocol.amqp10.delivery import Delivery, IncomingDelivery, OutgoingDelivery, Unsettled
+from flintmq.protocol.amqp10.disposition_batch import DispositionBatch
 from flintmq.protocol.amqp10.errant import ErrantDeliveries
-from flintmq.protocol.amqp10.faults import heard, told
-from flintmq.protocol.amqp10.intake import Intake
+from flintmq.protocol.amqp10.faults import from_wire, to_wire
 from flintmq.protocol.amqp10.link import Link
+from flintmq.protocol.amqp10.reassembly import ReassemblyBudget
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
-from flintmq.protocol.amqp10.saying import Saying
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.protocol.amqp10.serial import after, distance
 from flintmq.protocol.amqp10.states import Endpoint
@@ -87,7 +87,7 @@ class Session:
         self.connection = connection
         self.tuning: Tuning = connection.tuning
         self.output: Output = connection.output
-        self.intake: Intake = connection.intake
+        self.reassembly: ReassemblyBudget = connection.reassembly
         self.number: i64 = number
         self.remote_number: i64 = -1
         self.owner: SessionOwner | None = None
@@ -122,13 +122,13 @@ class Session:
         # Links that we attached and the peer has not: by role (ours) and name.
         self._expected: dict[str, Link] = {}
         # What `flush` has to write.
-        self._as_sender = Saying(False)
-        self._as_receiver = Saying(True)
+        self._as_sender = DispositionBatch(False)
+        self._as_receiver = DispositionBatch(True)
         self._owing: list[Link] = []
         self._owes_window = False
         self._is_dirty = False
         # A disposition waits for others like it: nothing that was done after it may come before.
-        self.is_saying: bool = False
+        self.has_dispositions: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -175,7 +175,7 @@ class Session:
         if self.local is not Endpoint.ACTIVE:
             return
         self.flush()
-        self._over(error, End(error=told(error)))
+        self._over(error, End(error=to_wire(error)))
         if self.remote is Endpoint.CLOSED:
             self.connection.release(self)
 
@@ -184,7 +184,7 @@ class Session:
         self._is_dirty = False
         if self.local is not Endpoint.ACTIVE:
             return
-        self.finish_saying()
+        self.flush_dispositions()
         owing = self._owing
         if owing:
             self._owing = []
@@ -195,9 +195,9 @@ class Session:
         if self._owes_window:
             self.send_flow(Flow())
 
-    def finish_saying(self) -> None:
+    def flush_dispositions(self) -> None:
         """Write the dispositions that wait for others like them."""
-        self.is_saying = False
+        self.has_dispositions = False
         try:
             self._as_sender.write(self.connection, self.number)
             self._as_receiver.write(self.connection, self.number)
@@ -230,13 +230,13 @@ class Session:
         """A disposition, which may be joined with the one before."""
         if self.local is not Endpoint.ACTIVE:
             return
-        saying = self._as_receiver if as_receiver else self._as_sender
+        batch = self._as_receiver if as_receiver else self._as_sender
         try:
-            saying.add(self.connection, self.number, delivery_id, state, settled)
+            batch.add(self.connection, self.number, delivery_id, state, settled)
         except FrameSizeTooSmall as error:
             self.end(error)
             return
-        self.is_saying = True
+        self.has_dispositions = True
         if not self._is_dirty:
             self._soil()
 
@@ -272,8 +272,8 @@ class Session:
 
     def begin_transfer(self, transfer: bytes, size: i64) -> None:
         """A frame up to its payload, which has `size` bytes and is to follow."""
-        if self.is_saying:
-            self.finish_saying()
+        if self.has_dispositions:
+            self.flush_dispositions()
         self.connection.begin_frame(self.number, transfer, size)
         self.output.charge(size)
         self.output.touch()
@@ -630,14 +630,14 @@ class Session:
                 return
             raise UnattachedHandle(f"detach of handle {handle}, to which no link is attached")
         handles[handle] = None
-        link.detached(detach, heard(detach.error))
+        link.detached(detach, from_wire(detach.error))
         self._free(link)
 
     def _receive_end(self, end: End) -> None:
         self.remote = Endpoint.CLOSED
         if self.local is Endpoint.ACTIVE:
             self.flush()
-            self._over(heard(end.error), End())
+            self._over(from_wire(end.error), End())
         self.connection.release(self)
 
     def abandon(self, error: FlintError | None) -> None:

@@ -89,7 +89,7 @@ def test_the_delivery_limit_is_of_failures(outcome: Outcome, is_limited: bool) -
     letters = []
     for _ in range(3):
         entry = world.next()
-        letters.append(outcome.makes_letter(world.queue, entry))
+        letters.append(outcome.makes_dead_letter(world.queue, entry))
         outcome.apply(world.queue, entry, None)
         world.broker.dispatch()
     assert letters == [False, False, is_limited]
@@ -103,7 +103,7 @@ def test_discarded(delivery_failed: bool) -> None:
     world.put("m")
     entry = world.next()
     outcome = discarded(delivery_failed)
-    assert outcome.makes_letter(world.queue, entry)
+    assert outcome.makes_dead_letter(world.queue, entry)
     outcome.apply(world.queue, entry, None)
     world.broker.dispatch()
     assert (world.queue.message_count, world.queue.unacked, world.dead.message_count) == (0, 0, 1)

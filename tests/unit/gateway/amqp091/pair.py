@@ -8,9 +8,9 @@ from flintmq.broker.broker import Broker
 from flintmq.broker.dialect import RABBITMQ, Dialect
 from flintmq.broker.message import Table
 from flintmq.broker.ports import PermissionRecord, UserRecord
-from flintmq.gateway.acts import Act
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp091.service import Offer, Service
+from flintmq.gateway.audit import AuditEvent
 from flintmq.gateway.gateway import Gateway, Host
 from flintmq.protocol.amqp091.channel import Channel
 from flintmq.protocol.amqp091.connection import Login, Tuning
@@ -35,7 +35,7 @@ class OpenHost(Host):
         self.failed: list[tuple[int, AmqpError]] = []
         self.refused: list[str] = []
         self.errors: list[Exception] = []
-        self.acts: list[Act] = []
+        self.events: list[AuditEvent] = []
         # User, virtual host, queue and reason of messages that could not be sent.
         self.unsent: list[tuple[str, str, str, str]] = []
         self.users = {"u"}
@@ -87,8 +87,8 @@ class OpenHost(Host):
     def unsendable(self, user: str, vhost: str, queue: str, why: str) -> None:
         self.unsent.append((user, vhost, queue, why))
 
-    def administered(self, act: Act) -> None:
-        self.acts.append(act)
+    def audit(self, event: AuditEvent) -> None:
+        self.events.append(event)
 
 
 class Server:

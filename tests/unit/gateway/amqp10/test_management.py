@@ -27,8 +27,8 @@ class Client:
         self.vhost = server.vhost
         self.tokens: list[bytes] = []
         access = enter(server.user, server.vhost, lambda why: None)
-        self.management = Management(access, owner, self._renew, self._administered)
-        self.acts: list[tuple[str, str, str]] = []
+        self.management = Management(access, owner, self._renew, self._audit)
+        self.events: list[tuple[str, str, str]] = []
         self.waits = False
 
     def _renew(self, token: bytes) -> None:
@@ -36,8 +36,8 @@ class Client:
             raise SyntaxFault("no token")
         self.tokens.append(token)
 
-    def _administered(self, act: str, name: str, refusal: str) -> None:
-        self.acts.append((act, name, refusal))
+    def _audit(self, act: str, name: str, refusal: str) -> None:
+        self.events.append((act, name, refusal))
 
     def ask(self, method: str, target: str, body: object = None) -> tuple[str, object]:
         request = write_properties(Properties(message_id=ULong(7), subject=method, to=target, reply_to="$me"))
@@ -358,7 +358,7 @@ def test_changes_are_told(client: Client) -> None:
     client.ask("PUT", "/queues/a", {"durable": True, "auto_delete": True})
     client.ask("DELETE", "/queues/a/messages")
     client.ask("DELETE", "/queues/a")
-    told = [(act, name, bool(refusal)) for act, name, refusal in client.acts]
+    told = [(act, name, bool(refusal)) for act, name, refusal in client.events]
     assert told == [
         ("PUT", "/queues/a", False),
         ("PUT", "/queues/a", True),

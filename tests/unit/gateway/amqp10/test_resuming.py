@@ -712,9 +712,9 @@ def test_parts_that_are_kept_count_until_the_message_is_complete(client: Client)
         sender.link.send_tagged(tag, [payload], False, 0, None, 1)
         up = b"".join(client._up.take())
         client.connection.engine.receive(up[:300_000], 0.0)
-        assert client.connection.engine.intake.held > 200_000
+        assert client.connection.engine.reassembly.held > 200_000
         client.connection.engine.receive(up[300_000:], 0.0)
-        assert client.connection.engine.intake.held == 0
+        assert client.connection.engine.reassembly.held == 0
         client.durable()
 
 
@@ -726,13 +726,13 @@ def test_small_parts_count_for_what_they_take(client: Client, durable: int) -> N
     for number in range(100):
         _begin(sender, head if number == 0 else b"xy")
     client.tick()
-    assert client.connection.engine.intake.held == 100 * 700
+    assert client.connection.engine.reassembly.held == 100 * 700
     (received,) = client.server.vhost.termini.targets["u", "client", "s"].unsettled.values()
     assert received.held == 100 * 700
     assert received.size == 10 + 99 * 2
     client.session.end()
     client.tick()
-    assert client.connection.engine.intake.held == 0
+    assert client.connection.engine.reassembly.held == 0
 
 
 def _begin(sender: Sender, part: bytes) -> None:

@@ -347,7 +347,7 @@ class _Nothing(StagedSettlement):
     """So many of them fill a transaction."""
 
     @property
-    def letter_bytes(self) -> int:
+    def dead_letter_bytes(self) -> int:
         return 0
 
     def stage(self) -> None:

@@ -194,7 +194,7 @@ def test_pausing(api: Api) -> None:
     assert api.post(f"{Q}/actions", {"action": "resume"}).status_code == 204
     assert api.found(Q)["paused"] is False
     assert refused(api.post(f"{Q}/actions", {"action": "dance"}))[0] == 400
-    acts = [(act.act, act.name, bool(act.refusal)) for act in api.node.acts if act.name == "q"]
+    acts = [(act.action, act.name, bool(act.refusal)) for act in api.node.events if act.name == "q"]
     assert acts[-3:] == [("queue.pause", "q", False), ("queue.resume", "q", False), ("queue.action", "q", True)]
 
 

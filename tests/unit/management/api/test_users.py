@@ -60,7 +60,7 @@ def test_of_several_that_are_deleted_the_audit_log_gets_each() -> None:
     api = Api()
     api.post("/api/users/bulk-delete", {"users": ["monitoring", "who", "policymaker"]})
     api.post("/api/users/bulk-delete", {"users": ["admin"]}, by="management")
-    assert [(act.user, act.act, act.name, act.refusal) for act in api.node.acts] == [
+    assert [(act.user, act.action, act.name, act.refusal) for act in api.node.events] == [
         ("admin", "user.delete", "monitoring", ""),
         ("admin", "user.delete", "policymaker", ""),
         ("management", "user.delete", "", "Not administrator user"),
@@ -78,9 +78,9 @@ def test_the_audit_log_gets_what_is_given() -> None:
     for exchange in ("", "e"):
         api.put("/api/topic-permissions/%2F/u", {"exchange": exchange, "write": "^w", "read": "^r"})
     api.put("/api/permissions/%2F/u", {"configure": "a" * 10_000, "write": "", "read": ""})
-    assert len(api.node.acts.pop().given) < 2_000
+    assert len(api.node.events.pop().given) < 2_000
     api.delete("/api/topic-permissions/%2F/u")
-    assert [(act.act, act.name, act.given, act.refusal) for act in api.node.acts] == [
+    assert [(act.action, act.name, act.given, act.refusal) for act in api.node.events] == [
         ("user.put", "u", "tags: management x", ""),
         ("user.put", "u", "", "Not administrator user"),
         ("permission.put", "u", "configure: ^a write: .* read: ", ""),
@@ -97,7 +97,7 @@ def test_of_a_deletion_that_never_gets_to_the_disk_the_audit_log_gets_both() -> 
     api = Api()
     api.node.failure = "no space left"
     api.post("/api/users/bulk-delete", {"users": ["monitoring"]})
-    told = [(act.name, bool(act.refusal)) for act in api.node.acts]
+    told = [(act.name, bool(act.refusal)) for act in api.node.events]
     assert told == [("monitoring", False), ("", True)]
 
 

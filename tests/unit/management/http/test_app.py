@@ -5,7 +5,7 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from flintmq.base.errors import ConfigurationError, NotFound, PreconditionFailed, StorageFenced
-from flintmq.gateway.acts import Act
+from flintmq.gateway.audit import AuditEvent
 from flintmq.management.api.table import ROUTES
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
@@ -292,10 +292,10 @@ def test_what_the_audit_log_gets() -> None:
     served.get("/api/looks/x")
     served.put("/api/faults/x")
     served.put("/api/things/%2F/%FF")
-    assert served.node.acts == [
-        Act("admin", "127.0.0.1:1", "http", "/", "thing.put", "a/b"),
-        Act("management", "127.0.0.1:1", "http", "/", "POST /api/things/{vhost}/{name}", "x", "no"),
-        Act("management", "127.0.0.1:1", "http", "/", "thing.delete", "x", "Not administrator user"),
-        Act("admin", "127.0.0.1:1", "http", "", "fault.put", "x", "internal error"),
-        Act("admin", "127.0.0.1:1", "http", "/", "thing.put", "\ufffd", "name in the path is not UTF-8"),
+    assert served.node.events == [
+        AuditEvent("admin", "127.0.0.1:1", "http", "/", "thing.put", "a/b"),
+        AuditEvent("management", "127.0.0.1:1", "http", "/", "POST /api/things/{vhost}/{name}", "x", "no"),
+        AuditEvent("management", "127.0.0.1:1", "http", "/", "thing.delete", "x", "Not administrator user"),
+        AuditEvent("admin", "127.0.0.1:1", "http", "", "fault.put", "x", "internal error"),
+        AuditEvent("admin", "127.0.0.1:1", "http", "/", "thing.put", "\ufffd", "name in the path is not UTF-8"),
     ]

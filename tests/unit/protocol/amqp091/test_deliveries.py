@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from flintmq.base.limits import FRAME_MIN_BYTES
 from flintmq.protocol.amqp091.channel import Channel
-from flintmq.protocol.amqp091.intake import Intake
+from flintmq.protocol.amqp091.reassembly import ReassemblyBudget
 from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.role import Role
 
@@ -27,7 +27,7 @@ DELIVERIES = st.tuples(
 
 
 def channel(output: Output) -> Channel:
-    return Channel(3, Role.SERVER, output, Intake(1 << 20, 1 << 20))
+    return Channel(3, Role.SERVER, output, ReassemblyBudget(1 << 20, 1 << 20))
 
 
 def sent_by_one(deliveries: list[Delivery]) -> tuple[bytes, int]:
@@ -55,7 +55,7 @@ def test_what_went_before_makes_no_difference(runs: list[tuple[Delivery, int]]) 
 def test_channels_do_not_share_what_they_keep() -> None:
     """The number in what is kept is the channel's own."""
     output = Output(Outbox())
-    first, second = channel(output), Channel(4, Role.SERVER, output, Intake(1 << 20, 1 << 20))
+    first, second = channel(output), Channel(4, Role.SERVER, output, ReassemblyBudget(1 << 20, 1 << 20))
     for sender in (first, second, first, second, first):
         sender.send_delivery(PREFIXES[0], 1, False, ADDRESSES[0], NO_PROPERTIES, b"body")
     data = b"".join(output.take())

@@ -1,4 +1,4 @@
-"""Connections of AMQP 1.0: headers, logins, open, close, silence."""
+"""Connections of AMQP 1.0: headers, logins, open, close, idle."""
 
 import pytest
 

@@ -6,7 +6,7 @@ from librt.strings import BytesWriter
 from flintmq.base.errors import Amqp10Error, EndedByPeer, InternalError
 from flintmq.protocol.amqp10.connection import Tuning
 from flintmq.protocol.amqp10.delivery import tag_of
-from flintmq.protocol.amqp10.usual import UsualTransfer
+from flintmq.protocol.amqp10.fast_path import FastTransfer
 from flintmq.wire.amqp10.frames import write_body, write_frame
 from flintmq.wire.amqp10.performatives import (
     Attach,
@@ -359,32 +359,32 @@ def test_session_ended_in_the_middle_of_a_disposition() -> None:
     assert len(owner.dispositions) == 1
 
 
-def test_usual_transfers() -> None:
+def test_fast_transfers() -> None:
     """What the short way reads, it reads right; what is not as it should be is left to the long one."""
-    usual = UsualTransfer()
+    fast = FastTransfer()
     w = BytesWriter()
     write_body(w, Transfer(handle=300, delivery_id=70_000, delivery_tag=tag_of(5), message_format=0, settled=True))
     good = w.getvalue()[3:]
-    assert usual.scan(good + b"payload", 0, len(good) + 7) == len(good)
-    assert (usual.handle, usual.delivery_id, usual.settled, usual.message_format) == (300, 70_000, True, 0)
-    assert good[usual.tag_start : usual.tag_stop] == tag_of(5)
+    assert fast.scan(good + b"payload", 0, len(good) + 7) == len(good)
+    assert (fast.handle, fast.delivery_id, fast.settled, fast.message_format) == (300, 70_000, True, 0)
+    assert good[fast.tag_start : fast.tag_stop] == tag_of(5)
     for at in range(len(good)):
-        assert usual.scan(good, 0, at) == 0
-    assert usual.scan(good[:1] + bytes([good[1] - 1]) + good[2:], 0, len(good)) == 0
-    assert usual.scan(good[:1] + bytes([good[1] + 1]) + good[2:] + b"\x40", 0, len(good) + 1) == 0
-    assert usual.scan(good[:2] + bytes([12]) + good[3:], 0, len(good)) == 0
+        assert fast.scan(good, 0, at) == 0
+    assert fast.scan(good[:1] + bytes([good[1] - 1]) + good[2:], 0, len(good)) == 0
+    assert fast.scan(good[:1] + bytes([good[1] + 1]) + good[2:] + b"\x40", 0, len(good) + 1) == 0
+    assert fast.scan(good[:2] + bytes([12]) + good[3:], 0, len(good)) == 0
     for rest in (b"\x41", b"\x42\x50\x00", b"\x42\x40\x00\x53\x24\x45", b"\x42\x40\x40\x41", b"\x42\x40\x40\x42\x41"):
         longer = bytes([0xC0, good[1] + len(rest), 5 + rest.count(b"\x42") + 1]) + good[3:] + rest
-        assert usual.scan(longer, 0, len(longer)) == 0
+        assert fast.scan(longer, 0, len(longer)) == 0
     hinted = bytes([0xC0, good[1] + 6, 11]) + good[3:] + b"\x42\x40\x40\x42\x42\x41"
-    assert usual.scan(hinted, 0, len(hinted)) == len(hinted)
+    assert fast.scan(hinted, 0, len(hinted)) == len(hinted)
 
 
 def test_long_tags_take_the_long_way() -> None:
     """A tag that is too long is not read the short way, where nobody looks at its length."""
     w = BytesWriter()
     write_body(w, Transfer(handle=0, delivery_id=0, delivery_tag=b"t" * 33, message_format=0, settled=True))
-    assert UsualTransfer().scan(w.getvalue(), 3, len(w.getvalue())) == 0
+    assert FastTransfer().scan(w.getvalue(), 3, len(w.getvalue())) == 0
 
 
 def test_sessions_can_be_begun_by_the_server() -> None:

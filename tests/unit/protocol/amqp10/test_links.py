@@ -224,7 +224,7 @@ def test_large(step: int, settled: bool) -> None:
     flowing.sender.send(2, b"head", b"small", settled)
     flowing.run()
     assert [payload for _, payload in flowing.receives.messages] == [b"head" + body, b"head" + b"small"]
-    assert flowing.pair.server.engine.intake.held == 0
+    assert flowing.pair.server.engine.reassembly.held == 0
 
 
 def test_huge_body_is_not_copied() -> None:
@@ -408,7 +408,7 @@ def test_too_large() -> None:
         flowing.sender.send(1, b"", b"x" * 1001, False)
         flowing.run()
         assert condition(flowing.sends.detached[0][0]) == "amqp:link:message-size-exceeded"
-        assert flowing.pair.server.engine.intake.held == 0
+        assert flowing.pair.server.engine.reassembly.held == 0
 
 
 @pytest.mark.parametrize("window", [0, 1, 3])
@@ -431,7 +431,7 @@ def test_abort(window: int) -> None:
     assert not flowing.sender.is_aborting
     assert len(flowing.receives.aborted) == 1
     assert flowing.receives.messages == []
-    assert flowing.pair.server.engine.intake.held == 0
+    assert flowing.pair.server.engine.reassembly.held == 0
     assert flowing.receiver.unsettled == flowing.sender.unsettled == 0
     flowing.sender.send(2, b"", b"next", False)
     flowing.run()

@@ -1,4 +1,4 @@
-"""Messages as they leave a queue by a link: a header of ours, annotations with what the broker knows, the rest as is.
+"""Encodes messages for a link: the header of the broker, annotations of the broker, and the bare message as it came.
 
 The bare message is what its publisher sent, byte for byte (amqp-1.0 part 3 §3.2). What goes before it is the same for
 most messages of a link, and kept.
@@ -44,7 +44,7 @@ _DESCRIPTION_BYTES: Final = 3
 
 
 @final
-class Outlet:
+class MessageEncoder:
     """`body` belongs to the head that was asked for last."""
 
     def __init__(self, tick: Tick) -> None:

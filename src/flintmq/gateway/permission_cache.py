@@ -1,4 +1,4 @@
-"""What is remembered for a user in a virtual host, for all connections together, as long as there are any."""
+"""A cache per set of permissions: one value for all connections of a user to a virtual host."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar, final
@@ -10,8 +10,10 @@ T = TypeVar("T")
 
 
 @final
-class ByRights(Generic[T]):
-    """`make` makes what there is at first: what is allowed is remembered with it, so it is no other user's."""
+class PermissionCache(Generic[T]):
+    """`make` creates the value of a user who has none yet. A value may hold what the user is permitted: no other user
+    shares it.
+    """
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -25,6 +27,6 @@ class ByRights(Generic[T]):
         return known
 
     def left(self, access: Access) -> None:
-        """A connection ended; the user's last one in the virtual host takes along what was remembered."""
+        """A connection ended: drop the value if it was the last connection of the user to the virtual host."""
         if not any(other.rights is access.rights for other in access.user.connections):
             self._known.pop(access.rights, None)

@@ -1,19 +1,19 @@
-"""What the channels of a connection may take in, each and together."""
+"""Limits of a connection for messages that its channels receive in part."""
 
 from typing import final
 
 from mypy_extensions import i64
 
 from flintmq.base.errors import ResourceError
-from flintmq.protocol.assembling import Assembling, Assembly
+from flintmq.protocol.reassembly import NodeReassembly, Reassembly
 
 
 @final
-class Intake(Assembly):
+class ReassemblyBudget(Reassembly):
     """`message_max` bounds a body, `header_max` a content header's payload, both in bytes."""
 
-    def __init__(self, message_max: i64, header_max: i64, assembling: Assembling | None = None) -> None:
-        super().__init__(message_max, assembling)
+    def __init__(self, message_max: i64, header_max: i64, node: NodeReassembly | None = None) -> None:
+        super().__init__(message_max, node)
         self.message_max: i64 = message_max
         self.header_max: i64 = header_max
 

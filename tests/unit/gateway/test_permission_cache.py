@@ -1,4 +1,4 @@
-from flintmq.gateway.by_rights import ByRights
+from flintmq.gateway.permission_cache import PermissionCache
 from tests.unit.gateway.amqp091.pair import Client, Server
 
 
@@ -6,7 +6,7 @@ def test_what_is_remembered_ends_with_the_last_connection() -> None:
     """All connections of a user in a virtual host share it, and a user who is gone costs nothing."""
     server = Server()
     first, second = Client(server), Client(server)
-    remembered: ByRights[list[str]] = ByRights(list)
+    remembered: PermissionCache[list[str]] = PermissionCache(list)
     for access in (first.connection.access, second.connection.access):
         assert access is not None
         remembered.of(access.rights).append("said")

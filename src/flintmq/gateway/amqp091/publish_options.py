@@ -1,4 +1,4 @@
-"""What the properties of published messages say to the broker, decoded once for all messages with the same ones."""
+"""What the properties of a published message ask of the broker, decoded once for equal properties."""
 
 from typing import TYPE_CHECKING, Final, final
 
@@ -24,7 +24,7 @@ def is_reply_address(queue: str) -> bool:
 
 
 @final
-class Terms:
+class PublishOptions:
     """`properties` are what is kept: the publisher's bytes, but where a feature changes them.
 
     `more_keys` are routing keys beside the method's, None where there are none. `need_rights` beyond those of any
@@ -32,19 +32,19 @@ class Terms:
     """
 
     def __init__(
-        self, properties: bytes, options: MessageOptions, more_keys: list[str] | None, lasts: bool = True
+        self, properties: bytes, message_options: MessageOptions, more_keys: list[str] | None, lasts: bool = True
     ) -> None:
         self.properties = properties
-        self.options = options
+        self.message_options = message_options
         self.more_keys = more_keys
-        self.need_rights = more_keys is not None or options.command != ""
+        self.need_rights = more_keys is not None or message_options.command != ""
         self.lasts = lasts
 
 
-NO_TERMS: Final = Terms(b"\x00\x00", TRANSIENT, None)
+NO_OPTIONS: Final = PublishOptions(b"\x00\x00", TRANSIENT, None)
 
 
-def read_terms(channel: "ServerChannel", properties: bytes) -> Terms:
+def read_publish_options(channel: "ServerChannel", properties: bytes) -> PublishOptions:
     """Raises SyntaxFault for malformed properties, PreconditionFailed for ones that ask for what cannot be."""
     # Whoever reads this message later, be it a client or a stream's reader, must be able to: all of it is looked at.
     found = scan(properties)
@@ -81,7 +81,7 @@ def read_terms(channel: "ServerChannel", properties: bytes) -> Terms:
             decoded = decode_properties(kept)
             decoded.headers = {name: value for name, value in table.items() if name != "BCC"}
             kept = encode_properties(decoded)
-    return Terms(kept, asked, more_keys, lasts)
+    return PublishOptions(kept, asked, more_keys, lasts)
 
 
 def check_command(channel: "ServerChannel", exchange: str, keys: list[str]) -> None:

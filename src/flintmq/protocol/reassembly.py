@@ -1,4 +1,4 @@
-"""What the messages of a node hold that have begun to come and have not ended, whatever protocol they come by."""
+"""Memory for messages that are received in part: budgets of connections, and the total of the node."""
 
 from typing import Final, final
 
@@ -11,11 +11,8 @@ _NO_LIMIT: Final = 1 << 62
 
 
 @final
-class Assembling:
-    """`held` is in bytes. Above `most` the connections they come by are read from one at a time.
-
-    All connections of a node share one; each adds what it holds.
-    """
+class NodeReassembly:
+    """The total of all connections: `held` bytes. Above `most`, only one of these connections is read at a time."""
 
     def __init__(self) -> None:
         self.held: i64 = 0
@@ -26,15 +23,15 @@ class Assembling:
         return self.held > self.most
 
 
-class Assembly:
+class Reassembly:
     """Counts the bytes of messages and of a frame that one connection has begun and not completed.
 
     `held` is the part of the messages. The node's account has the same bytes. `message_max` is the size of the largest
     message that is allowed. All sizes are in bytes.
     """
 
-    def __init__(self, message_max: i64, assembling: Assembling | None = None) -> None:
-        self._assembling = assembling or Assembling()
+    def __init__(self, message_max: i64, node: NodeReassembly | None = None) -> None:
+        self._node = node or NodeReassembly()
         self.held: i64 = 0
         # The bytes received of a frame that is not complete.
         self._frame: i64 = 0
@@ -44,13 +41,13 @@ class Assembly:
     def add(self, size: i64) -> bool:
         """Count a part of an incomplete message. Returns whether the connection may hold that much."""
         self.held += size
-        self._assembling.held += size
+        self._node.held += size
         return self.held <= self.held_max
 
     def release(self, size: i64) -> None:
         """Discount bytes of a message that is complete or whose channel or link has ended."""
         self.held -= size
-        self._assembling.held -= size
+        self._node.held -= size
 
     def hold_frame(self, size: i64, needed: i64) -> None:
         """Count the `size` bytes received of an incomplete frame of `needed` bytes. Each call replaces the one before.
@@ -59,7 +56,7 @@ class Assembly:
         """
         if size < COUNTED_FRAME_BYTES or size >= needed:
             size = 0
-        self._assembling.held += size - self._frame
+        self._node.held += size - self._frame
         self._frame = size
 
     @property

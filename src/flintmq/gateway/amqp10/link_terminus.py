@@ -1,4 +1,4 @@
-"""Ends of links that outlive them: found by user, container and name when a link attaches again (amqp-1.0 part 3 §3.5).
+"""Termini of links, which may outlive the links: found by user, container and link name (amqp-1.0 part 3 §3.5).
 
 A link whose terminus asks for nothing costs nothing: a terminus is made for it only when it is suspended.
 """

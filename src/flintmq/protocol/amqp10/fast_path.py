@@ -1,4 +1,4 @@
-"""The transfer that nearly all are: one frame, no state, nothing resumed or aborted. Read without an object for it."""
+"""The fast path of transfers: one frame, no state, not resumed or aborted. It is read without creating objects."""
 
 from typing import Final, final
 
@@ -20,8 +20,8 @@ _FIELDS: Final = 11
 
 
 @final
-class UsualTransfer:
-    """What `scan` found; one object serves all transfers of a connection."""
+class FastTransfer:
+    """The fields that `scan` found; one object serves all transfers of a connection."""
 
     def __init__(self) -> None:
         self.handle: i64 = 0
@@ -35,7 +35,7 @@ class UsualTransfer:
     def scan(self, data: bytes, pos: i64, stop: i64) -> i64:
         """The fields of a transfer from its list at `pos` on, in a frame that ends at `stop`.
 
-        Returns where the payload begins; 0 for a transfer that is not like most, or not well-formed.
+        Returns where the payload begins; 0 for a transfer that has other fields or is malformed.
         """
         if stop - pos < 3 or data[pos] != _LIST8:
             return 0

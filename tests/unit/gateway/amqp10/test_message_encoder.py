@@ -4,7 +4,7 @@ import itertools
 
 from flintmq.broker.message import Address, Entry, Message
 from flintmq.gateway.amqp10.codec import CODEC_10
-from flintmq.gateway.amqp10.outlet import Outlet
+from flintmq.gateway.amqp10.message_encoder import MessageEncoder
 from flintmq.wire.amqp10.properties import Properties
 from flintmq.wire.amqp10.sections import (
     encode_application_properties,
@@ -32,7 +32,7 @@ _BARE = [
 
 
 def test_what_a_message_begins_with_does_not_depend_on_the_one_before(server: Server) -> None:
-    """Each head is that of an outlet that sees the message first, whatever was kept of another."""
+    """Each head is that of an encoder that sees the message first, whatever was kept of another."""
     queue = server.vhost.queues["q"]
     tick = server.gateway.tick
     options = CODEC_10.options(b"")
@@ -41,13 +41,13 @@ def test_what_a_message_begins_with_does_not_depend_on_the_one_before(server: Se
         for address in (Address("", "q"), Address("x", "k"))
         for sections in itertools.product(_HEADERS, _ANNOTATIONS, _BARE)
     ]
-    fresh = {message: Outlet(tick).head(queue, Entry(message, 1)) for message in messages}
+    fresh = {message: MessageEncoder(tick).head(queue, Entry(message, 1)) for message in messages}
     assert len(set(fresh.values())) == len(messages)
     again = Entry(messages[0], 1)
     again.redelivered = True
     for first, second in itertools.product(messages, messages):
-        outlet = Outlet(tick)
-        outlet.head(queue, Entry(first, 1))
-        assert outlet.head(queue, Entry(second, 2)) == fresh[second]
-        assert outlet.head(queue, again) != fresh[messages[0]]
-        assert outlet.head(queue, Entry(second, 3)) == fresh[second]
+        encoder = MessageEncoder(tick)
+        encoder.head(queue, Entry(first, 1))
+        assert encoder.head(queue, Entry(second, 2)) == fresh[second]
+        assert encoder.head(queue, again) != fresh[messages[0]]
+        assert encoder.head(queue, Entry(second, 3)) == fresh[second]

@@ -1,4 +1,4 @@
-"""Dispositions on their way out: what is said of neighbours is said of them together (amqp-1.0 part 2 §2.7.6)."""
+"""Outgoing dispositions: consecutive deliveries with the same state share one frame (amqp-1.0 part 2 §2.7.6)."""
 
 from typing import TYPE_CHECKING, final
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @final
-class Saying:
-    """What one side of a session says: of deliveries it received, or of those it sent."""
+class DispositionBatch:
+    """The dispositions of a session in one role, as receiver or as sender, that are not written yet."""
 
     def __init__(self, as_receiver: bool) -> None:
         self._as_receiver = as_receiver

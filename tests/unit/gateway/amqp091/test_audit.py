@@ -1,7 +1,7 @@
 """What the audit log is told of methods."""
 
 from flintmq.base.errors import AmqpError
-from flintmq.gateway.acts import Act
+from flintmq.gateway.audit import AuditEvent
 from flintmq.wire.amqp091.methods import (
     ExchangeBind,
     ExchangeDeclare,
@@ -21,7 +21,7 @@ def acts(*methods: Method) -> list[tuple[str, str, str]]:
     server = Server()
     server.allow(configure="^[^x].*")
     Client(server).channel().call(*methods)
-    return [(act.act, act.name, act.refusal) for act in server.host.acts]
+    return [(act.action, act.name, act.refusal) for act in server.host.events]
 
 
 def test_changes_are_told() -> None:
@@ -58,7 +58,9 @@ def test_refusals_are_told() -> None:
     channel.call(QueueDeclare(queue="q"))
     ((_, error),) = server.host.failed
     assert isinstance(error, AmqpError)
-    assert server.host.acts == [Act("u", "test:1", "amqp 0-9-1", "/", "queue.declare", "queue 'q'", error.text)]
+    assert server.host.events == [
+        AuditEvent("u", "test:1", "amqp 0-9-1", "/", "queue.declare", "queue 'q'", error.text)
+    ]
     assert "refused" in error.text
 
 

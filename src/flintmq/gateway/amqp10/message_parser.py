@@ -1,4 +1,4 @@
-"""What published messages say to the broker, decoded once for all messages that say the same.
+"""Parses published messages: what they ask of the broker is decoded once for all messages with the same sections.
 
 Most of it is in the header and in message annotations, which publishers repeat; the bare message behind them is looked
 into where the address is in there, or a user-id.
@@ -59,20 +59,20 @@ _REJECTED: Final = "rejected"
 
 
 @final
-class Terms:
+class PublishOptions:
     """`more_keys` are routing keys beside the address's, None where there are none."""
 
-    def __init__(self, options: MessageOptions, more_keys: list[str] | None) -> None:
-        self.options = options
+    def __init__(self, message_options: MessageOptions, more_keys: list[str] | None) -> None:
+        self.message_options = message_options
         self.more_keys = more_keys
 
 
-_NO_TERMS: Final = Terms(TRANSIENT, None)
+_NO_OPTIONS: Final = PublishOptions(TRANSIENT, None)
 
 
 @final
-class Intake:
-    """Takes messages apart, one after the other; `properties` and `body` are the last one's, as a queue keeps them.
+class MessageParser:
+    """Parses one message after the other; `properties` and `body` are those of the last one, as a queue keeps them.
 
     `is_strict`: annotations are taken by the letter of the specification.
     """
@@ -85,12 +85,12 @@ class Intake:
         # The sections before the last body as they came, and of them the header and annotations that were understood.
         self._before = _UNKNOWN
         self._lead = b""
-        self._terms = _NO_TERMS
+        self._publish_options = _NO_OPTIONS
         self._fields_at: i64 = -1
         self._fields_end: i64 = 0
         self._payload = b""
 
-    def read_at(self, data: bytes, start: i64, stop: i64) -> Terms:
+    def read_at(self, data: bytes, start: i64, stop: i64) -> PublishOptions:
         """The message data[start:stop]. Raises DecodeError, or what it asks for that cannot be."""
         before = self._before
         size: i64 = len(before)
@@ -99,7 +99,7 @@ class Intake:
             # All is as in the last one but the body.
             self.body = data[body:stop]
             self._check_user()
-            return self._terms
+            return self._publish_options
         lead = self._lead
         body = start + len(lead)
         if not lead or data[start:body] == lead:
@@ -113,10 +113,10 @@ class Intake:
                 self._fields_at = -1 if fields == ABSENT else fields - start
                 self._check_user()
                 self._before = self.properties
-                return self._terms
+                return self._publish_options
         return self.read(data[start:stop])
 
-    def read(self, payload: bytes) -> Terms:
+    def read(self, payload: bytes) -> PublishOptions:
         """The message that is all of `payload`."""
         found = scan(payload)
         if found.body == ABSENT:
@@ -136,14 +136,14 @@ class Intake:
         self._before = _UNKNOWN
         self._fields_at = -1
         if lead != self._lead:
-            self._terms = _read_terms(lead, self._is_strict)
+            self._publish_options = _read_publish_options(lead, self._is_strict)
             self._lead = lead
         self._payload = payload
         if found.properties != ABSENT:
             self._fields_at = section_at(payload, found.properties, found.end)[1]
         self._check_user()
         self._before = self.properties if found.delivery_annotations == ABSENT else payload[: found.body]
-        return self._terms
+        return self._publish_options
 
     def _check_user(self) -> None:
         at = self._field(_USER_ID)
@@ -243,11 +243,11 @@ def _is_plain_body(data: bytes, pos: i64, end: i64) -> bool:
     return pos + _BODY_BYTES_MIN + 3 + (i64(read_i32_be(data, pos + 4)) & 0xFFFF_FFFF) == end
 
 
-def _read_terms(lead: bytes, is_strict: bool) -> Terms:
+def _read_publish_options(lead: bytes, is_strict: bool) -> PublishOptions:
     at = scan(lead).message_annotations
     annotations = {} if at == ABSENT else decode_message_annotations(lead, at)
     check_annotations(annotations, is_strict)
-    return Terms(options(split(lead)), _copies(annotations.get(_COPIES)))
+    return PublishOptions(options(split(lead)), _copies(annotations.get(_COPIES)))
 
 
 def _check_hop(annotations: Annotations, is_strict: bool) -> None:

@@ -1,15 +1,15 @@
-"""What the links of a connection may take in together."""
+"""The limit of a connection for messages that its links receive in part."""
 
 from typing import final
 
 from mypy_extensions import i64
 
 from flintmq.base.errors import ResourceLimitExceeded
-from flintmq.protocol.assembling import Assembly
+from flintmq.protocol.reassembly import Reassembly
 
 
 @final
-class Intake(Assembly):
+class ReassemblyBudget(Reassembly):
     """The bytes of messages that have begun on the links of one connection."""
 
     def hold(self, size: i64) -> None:

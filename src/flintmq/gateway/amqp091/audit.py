@@ -1,12 +1,12 @@
-"""Which methods change definitions, and how the audit log tells of them.
+"""Methods that the audit log records, because they change definitions, and the objects they change.
 
-Queues of one connection alone, such as those for replies, come and go with it: nobody administers them.
+Exclusive queues and queues for replies end with their connection, so they are not recorded.
 """
 
 from typing import Final
 
 from flintmq.broker.vhost import VHost
-from flintmq.gateway.amqp091.terms import is_reply_address
+from flintmq.gateway.amqp091.publish_options import is_reply_address
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.methods import (
     ExchangeBind,
@@ -21,7 +21,7 @@ from flintmq.wire.amqp091.methods import (
     QueueUnbind,
 )
 
-ACTS: Final = frozenset(
+AUDITED: Final = frozenset(
     {
         spec.EXCHANGE_DECLARE,
         spec.EXCHANGE_DELETE,
@@ -37,7 +37,7 @@ ACTS: Final = frozenset(
 
 
 def target_of(method: Method, vhost: VHost, last_queue: str) -> str:
-    """What one of ACTS is done to; empty where it changes nothing that others have a part in."""
+    """The object that one of AUDITED changes, for the log; empty if only its own connection can use the object."""
     if isinstance(method, ExchangeDeclare):
         return "" if method.passive else f"exchange '{method.exchange}'"
     if isinstance(method, ExchangeDelete):

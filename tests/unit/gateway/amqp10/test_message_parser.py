@@ -5,7 +5,7 @@ import itertools
 from flintmq.base.errors import Amqp10Error, AmqpError
 from flintmq.broker.access.user import User
 from flintmq.broker.ports import UserRecord
-from flintmq.gateway.amqp10.terms import Intake
+from flintmq.gateway.amqp10.message_parser import MessageParser
 from flintmq.wire.amqp10.properties import Properties
 from flintmq.wire.amqp10.sections import (
     encode_amqp_value,
@@ -67,33 +67,33 @@ _BODIES = [
 def test_what_is_said_of_a_message_does_not_depend_on_the_one_before() -> None:
     """Each message is read as by somebody who sees it first, also behind one that was refused."""
     payloads = [before + body for before, body in itertools.product(_BEFORE, _BODIES)]
-    fresh = {payload: _read(Intake(User(UserRecord("guest", ""))), payload) for payload in payloads}
+    fresh = {payload: _read(MessageParser(User(UserRecord("guest", ""))), payload) for payload in payloads}
     firsts = [before + body for before, body in itertools.product(_BEFORE, (encode_data(b"zero"), b"\x00\x53\x77"))]
     for first, second in itertools.product(firsts, payloads):
-        intake = Intake(User(UserRecord("guest", "")))
-        _read(intake, first)
-        assert _read(intake, second) == fresh[second], (first, second)
+        parser = MessageParser(User(UserRecord("guest", "")))
+        _read(parser, first)
+        assert _read(parser, second) == fresh[second], (first, second)
 
 
 def test_the_sections_before_the_body_are_one_object_for_messages_that_share_them() -> None:
     """A million messages of one publisher hold their sections once."""
-    intake = Intake(User(UserRecord("guest", "")))
+    parser = MessageParser(User(UserRecord("guest", "")))
     payload = _DURABLE + _TO + encode_data(b"one")
-    intake.read_at(payload, 0, len(payload))
-    first = intake.properties
+    parser.read_at(payload, 0, len(payload))
+    first = parser.properties
     payload = _DURABLE + _TO + encode_data(b"two")
-    intake.read_at(payload, 0, len(payload))
-    assert intake.properties is first
-    assert intake.body == encode_data(b"two")
-    assert intake.to == "/queues/q"
+    parser.read_at(payload, 0, len(payload))
+    assert parser.properties is first
+    assert parser.body == encode_data(b"two")
+    assert parser.to == "/queues/q"
 
 
-def _read(intake: Intake, payload: bytes) -> object:
+def _read(parser: MessageParser, payload: bytes) -> object:
     try:
-        terms = intake.read_at(b"-" + payload + b"-", 1, 1 + len(payload))
-        options = terms.options
-        said = options.persistent, options.priority, options.ttl_ms, terms.more_keys
-        found = intake.properties, intake.body, said, intake.to, intake.subject
+        options = parser.read_at(b"-" + payload + b"-", 1, 1 + len(payload))
+        found_options = options.message_options
+        said = found_options.persistent, found_options.priority, found_options.ttl_ms, options.more_keys
+        found = parser.properties, parser.body, said, parser.to, parser.subject
     except (AmqpError, Amqp10Error) as error:
         return type(error), error.text
     else:
