@@ -21,8 +21,7 @@ from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.deliveries import annotated
 from flintmq.gateway.amqp091.publish_options import REPLY_PREFIX, REPLY_TO
 from flintmq.gateway.amqp091.queue_methods import generated_name
-from flintmq.gateway.amqp091.transaction import REJECT, REQUEUE
-from flintmq.gateway.amqp091.unacked import Delivery
+from flintmq.gateway.amqp091.unacked import REJECT, REQUEUE, Delivery
 from flintmq.gateway.amqp091.window import Window
 from flintmq.gateway.conversion.converted import TO_091
 from flintmq.wire.amqp091 import spec
@@ -106,6 +105,7 @@ def consume(channel: ServerChannel, method: Method) -> None:
         method.exclusive,
         queue,
         channel,
+        deliveries,
         window,
         prefix,
         priority,

@@ -5,7 +5,7 @@ are functions beside this file.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from mypy_extensions import i64
 
@@ -29,6 +29,7 @@ from flintmq.base.limits import (
 from flintmq.base.work import WORK
 from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.publishing import STORED, TURNED_AWAY, UNDELIVERED, UNROUTED
 from flintmq.broker.selector.selectors import ARGUMENT as SELECTOR
 from flintmq.broker.stage.copies import Attempt, Key
@@ -42,45 +43,38 @@ from flintmq.gateway.amqp091.confirms import Confirms, Reply
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.deliveries import Deliveries
 from flintmq.gateway.amqp091.line_ends import strip_line_ends
+from flintmq.gateway.amqp091.ports import ClientChannel, ClientConnection
 from flintmq.gateway.amqp091.publish_method import publish_target
 from flintmq.gateway.amqp091.publish_options import NO_OPTIONS, PublishOptions, check_command, read_publish_options
 from flintmq.gateway.amqp091.service import Service
-from flintmq.gateway.amqp091.transaction import ACCEPT, ChannelPublish, ChannelSettlement
+from flintmq.gateway.amqp091.transaction import ChannelPublish, ChannelSettlement
+from flintmq.gateway.amqp091.unacked import ACCEPT
 from flintmq.gateway.audit import AuditEvent
 from flintmq.gateway.durability import PendingReply
 from flintmq.gateway.publishing import Publisher, PublishTarget
-from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
+from flintmq.protocol.amqp091.channel import Channel
 from flintmq.protocol.output import Output
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.methods import BasicCancel, BasicReturn, ChannelFlow, Method, TxCommitOk, encode_method
-
-if TYPE_CHECKING:
-    from flintmq.gateway.amqp091.connection import ServerConnection
 
 # A method's function: told the channel and the method, answers through the channel or raises an AmqpError.
 Handler = Callable[["ServerChannel", Method], None]
 
 
 @final
-class ServerChannel(ChannelOwner):
+class ServerChannel(ClientChannel):
     def __init__(
         self,
         channel: Channel,
         output: Output,
         service: Service,
         access: Access,
-        connection: "ServerConnection",
+        connection: ClientConnection,
         notify_cancel: bool,
         handlers: dict[int, Handler],
         checks: dict[int, Handler],
     ) -> None:
-        self.vhost = access.vhost
-        self.user = access.user
-        self.rights = access.rights
-        # Also the owner of exclusive queues.
-        self.connection = connection
-        self.service = service
-        self.gateway = service.gateway
+        super().__init__(service, access, connection)
         self._engine = connection.engine
         self.deliveries = Deliveries(self, channel, output)
         # While it deletes a queue its own consumers' ends are kept back: a client that waits for delete-ok may take a
@@ -89,8 +83,6 @@ class ServerChannel(ChannelOwner):
         self._cancelled: list[str] = []
         # Of consumers that ended with their queues: who has not heard of that yet may cancel them once more.
         self._ended_tags: set[str] = set()
-        # The name of the queue behind amq.rabbitmq.reply-to on this channel, once it consumes from that.
-        self.reply_queue = ""
         self.transaction: Transaction | None = None
         # What is published in stages, once that is selected.
         self.attempt: Attempt | None = None
@@ -419,7 +411,7 @@ class ServerChannel(ChannelOwner):
             self._closes_later = True
             self.confirms.at_end(_Close(self, error))
 
-    def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
+    def consumer_cancelled(self, consumer: Consumer) -> None:
         self.deliveries.forget(consumer)
         if self.vhost.dialect.foreign_tag_is_fault:
             self._ended_tags.add(consumer.tag)
@@ -461,7 +453,7 @@ class ServerChannel(ChannelOwner):
         else:
             if multiple:
                 self._engine.spend(unacked.span // UNACKED_TAGS_PER_UNIT)
-            self.transaction.settle(ChannelSettlement(self, outcome, unacked.find(delivery_tag, multiple)))
+            self.transaction.settle(ChannelSettlement(self.deliveries, outcome, unacked.find(delivery_tag, multiple)))
 
     def spend_on_selector(self, arguments: Table) -> None:
         """Arguments are about to be understood, and with them a condition that takes long to parse."""

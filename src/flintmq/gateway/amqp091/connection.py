@@ -27,12 +27,12 @@ from flintmq.gateway.amqp091 import (
 from flintmq.gateway.amqp091.channel import Handler, ServerChannel
 from flintmq.gateway.amqp091.deliveries import Deliveries
 from flintmq.gateway.amqp091.permissions import CHECKS
+from flintmq.gateway.amqp091.ports import ClientConnection
 from flintmq.gateway.amqp091.service import Service
-from flintmq.gateway.amqp091.window import Window
 from flintmq.gateway.expiry import Expiry
 from flintmq.gateway.login import OPEN, Applicant, Login, Security
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
-from flintmq.protocol.amqp091.connection import Connection, ConnectionOwner
+from flintmq.protocol.amqp091.connection import Connection
 from flintmq.protocol.output import Output
 from flintmq.protocol.role import Role
 from flintmq.wire.amqp091 import spec
@@ -86,18 +86,12 @@ _LIMITS_CHANNEL: Final = "py-amqp"
 
 
 @final
-class ServerConnection(ConnectionOwner, Applicant):
+class ServerConnection(ClientConnection, Applicant):
     """`peer` names the other side in logs and errors. `closed` says why the connection ended, once it has."""
 
     def __init__(self, service: Service, output: Output, peer: str, security: Security = OPEN) -> None:
         gateway = service.gateway
-        self.peer = peer
-        self.number: i64 = gateway.next_number()
-        # What all channels together may hold unacknowledged.
-        self.window = Window()
-        # The deliveries of the channel that got something last.
-        self.last: Deliveries | None = None
-        self.user = ""
+        super().__init__(peer, gateway.next_number())
         self.mechanism = ""
         self.access: Access | None = None
         self.is_closed = False
@@ -121,8 +115,6 @@ class ServerConnection(ConnectionOwner, Applicant):
         # The last life of each channel number.
         self.channels: dict[int, ServerChannel] = {}
         self._notify_cancel = False
-        # Whether basic.qos is the channel's with and without `global`.
-        self.limits_channel = False
         # Whether the client understands connection.blocked, and whether it was told.
         self._notify_blocked = False
         self._is_blocked = False
@@ -220,7 +212,8 @@ class ServerConnection(ConnectionOwner, Applicant):
 
     def resume(self) -> None:
         """The socket has room again."""
-        for deliveries in behind([channel.deliveries for channel in self.channels.values()], self.last):
+        last = self.last if isinstance(self.last, Deliveries) else None
+        for deliveries in behind([channel.deliveries for channel in self.channels.values()], last):
             deliveries.resume()
 
     # -- alarms -------------------------------------------------------------------------------------------------

@@ -8,11 +8,12 @@ from flintmq.base.errors import InternalError, StorageError
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.selector.selectors import Selector
+from flintmq.gateway.amqp091.ports import ClientChannel
 from flintmq.gateway.amqp091.window import Window
 from flintmq.gateway.client_consumer import ClientConsumer
 
 if TYPE_CHECKING:
-    from flintmq.gateway.amqp091.channel import ServerChannel
+    from flintmq.gateway.amqp091.deliveries import Deliveries
 
 
 @final
@@ -30,7 +31,8 @@ class ChannelConsumer(ClientConsumer):
         no_ack: bool,
         exclusive: bool,
         queue: Queue,
-        channel: "ServerChannel",
+        channel: ClientChannel,
+        deliveries: "Deliveries",
         window: Window,
         prefix: bytes,
         priority: i64 = 0,
@@ -47,8 +49,8 @@ class ChannelConsumer(ClientConsumer):
         self.started = False
         self.filter_by(no_local, selector)
         self.channel = channel
-        self._deliveries = channel.deliveries
-        self.context = channel.deliveries
+        self._deliveries = deliveries
+        self.context = deliveries
         self.measure()
 
     def measure(self) -> None:

@@ -1,6 +1,6 @@
 """What a channel delivers: within its windows, and held until the client settles it or the channel ends."""
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -10,11 +10,12 @@ from flintmq.base.rotation import behind
 from flintmq.broker.counters.traffic import Outflow
 from flintmq.broker.message import PERSISTENT, UNSENDABLE, Address, Entry, Message
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.timers import Timed
 from flintmq.gateway.amqp091.codec import CODEC_091, DELIVERY_COUNT, failures
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
-from flintmq.gateway.amqp091.transaction import ACCEPT, REQUEUE
-from flintmq.gateway.amqp091.unacked import Delivery, Unacked
+from flintmq.gateway.amqp091.ports import ClientChannel
+from flintmq.gateway.amqp091.unacked import ACCEPT, REQUEUE, Delivery, Unacked
 from flintmq.gateway.amqp091.window import Window
 from flintmq.gateway.conversion.converted import TO_091
 from flintmq.protocol.amqp091.channel import Channel
@@ -22,9 +23,6 @@ from flintmq.protocol.output import Output
 from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES
 from flintmq.wire.amqp091.properties import add_header
 from flintmq.wire.amqp091.tables import encode_address
-
-if TYPE_CHECKING:
-    from flintmq.gateway.amqp091.channel import ServerChannel
 
 # In place of one that its queue keeps.
 NO_MESSAGE: Final = Message(Address("", ""), CODEC_091, CODEC_091.nothing, b"", PERSISTENT, 0)
@@ -45,7 +43,7 @@ def annotated(queue: Queue, entry: Entry, properties: bytes) -> bytes:
 class Deliveries(Outflow):
     """`window` is what all consumers of the channel together may hold; `consumer_window` what each one to come may."""
 
-    def __init__(self, owner: "ServerChannel", channel: Channel, output: Output) -> None:
+    def __init__(self, owner: ClientChannel, channel: Channel, output: Output) -> None:
         super().__init__()
         self.consumers: dict[str, ChannelConsumer] = {}
         self.unacked = Unacked()
@@ -181,7 +179,7 @@ class Deliveries(Outflow):
             f"{self._properties_max} in a frame: connect with a larger frame_max"
         )
 
-    def forget(self, consumer: ChannelConsumer) -> None:
+    def forget(self, consumer: Consumer) -> None:
         """Its subscription has ended."""
         self.consumers.pop(consumer.tag, None)
         if self._last is consumer:

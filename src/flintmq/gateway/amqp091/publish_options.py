@@ -1,16 +1,14 @@
 """What the properties of a published message ask of the broker, decoded once for equal properties."""
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from flintmq.base.errors import AccessRefused, PreconditionFailed
 from flintmq.broker.access.permission import CONFIGURE
 from flintmq.broker.arguments import type_name
 from flintmq.broker.message import TRANSIENT, MessageOptions, Table
 from flintmq.gateway.amqp091.codec import COMMAND_HEADER, options
+from flintmq.gateway.amqp091.ports import ClientChannel
 from flintmq.wire.amqp091.properties import Scan, decode_properties, encode_properties, headers, scan, short_at
-
-if TYPE_CHECKING:
-    from flintmq.gateway.amqp091.channel import ServerChannel
 
 # The queue a client consumes from, and names in reply-to, for answers straight to its channel (RabbitMQ).
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
@@ -44,7 +42,7 @@ class PublishOptions:
 NO_OPTIONS: Final = PublishOptions(b"\x00\x00", TRANSIENT, None)
 
 
-def read_publish_options(channel: "ServerChannel", properties: bytes) -> PublishOptions:
+def read_publish_options(channel: ClientChannel, properties: bytes) -> PublishOptions:
     """Raises SyntaxFault for malformed properties, PreconditionFailed for ones that ask for what cannot be."""
     # Whoever reads this message later, be it a client or a stream's reader, must be able to: all of it is looked at.
     found = scan(properties)
@@ -84,7 +82,7 @@ def read_publish_options(channel: "ServerChannel", properties: bytes) -> Publish
     return PublishOptions(kept, asked, more_keys, lasts)
 
 
-def check_command(channel: "ServerChannel", exchange: str, keys: list[str]) -> None:
+def check_command(channel: ClientChannel, exchange: str, keys: list[str]) -> None:
     """Raises unless the user may tell the queues of these names what to do, and says so to the default exchange."""
     if exchange != "":
         raise PreconditionFailed(

@@ -1,28 +1,22 @@
 """A channel's part in its transaction (amqp-0-9-1 tx): what it staged, and what the commit does to it."""
 
-from typing import TYPE_CHECKING, Final, final
+from typing import final
 
 from mypy_extensions import i64
 
 from flintmq.broker.message import Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.transaction import StagedPublish, StagedSettlement
-from flintmq.gateway.amqp091.unacked import Delivery
+from flintmq.gateway.amqp091.deliveries import Deliveries
+from flintmq.gateway.amqp091.ports import ClientChannel
+from flintmq.gateway.amqp091.unacked import ACCEPT, REJECT, Delivery
 from flintmq.gateway.publishing import PublishTarget
-
-if TYPE_CHECKING:
-    from flintmq.gateway.amqp091.channel import ServerChannel
-
-# How a delivery is settled.
-ACCEPT: Final = 0
-REJECT: Final = 1
-REQUEUE: Final = 2
 
 
 @final
 class ChannelPublish(StagedPublish):
     def __init__(
-        self, channel: "ServerChannel", target: PublishTarget, message: Message, more_keys: list[str] | None
+        self, channel: ClientChannel, target: PublishTarget, message: Message, more_keys: list[str] | None
     ) -> None:
         super().__init__(target.route, message, more_keys)
         self._channel = channel
@@ -34,8 +28,8 @@ class ChannelPublish(StagedPublish):
 
 @final
 class ChannelSettlement(StagedSettlement):
-    def __init__(self, channel: "ServerChannel", outcome: int, deliveries: list[Delivery]) -> None:
-        self._channel = channel
+    def __init__(self, owner: Deliveries, outcome: int, deliveries: list[Delivery]) -> None:
+        self._owner = owner
         self._outcome = outcome
         self._deliveries = deliveries
 
@@ -52,11 +46,11 @@ class ChannelSettlement(StagedSettlement):
             delivery.is_staged = True
 
     def take(self) -> None:
-        self._channel.deliveries.unacked.drop_staged(self._deliveries)
+        self._owner.unacked.drop_staged(self._deliveries)
         self.undo()
 
     def apply(self) -> None:
-        self._channel.deliveries.settle(self._deliveries, self._outcome)
+        self._owner.settle(self._deliveries, self._outcome)
 
     def undo(self) -> None:
         for delivery in self._deliveries:

@@ -10,6 +10,10 @@ from flintmq.broker.queue.base import Queue
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.wire.amqp091.tables import UINT64_MAX
 
+# How a delivery is settled.
+ACCEPT: Final = 0
+REJECT: Final = 1
+REQUEUE: Final = 2
 # Settled slots at the front are cut off from here on, once they are half of all: rare enough to be free.
 _TRIM_SLOTS: Final = 1024
 

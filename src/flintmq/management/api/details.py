@@ -5,10 +5,11 @@ from typing import final
 from flintmq.broker.access.user import User
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.consumer import Consumer
+from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp10.outgoing import LinkConsumer
 from flintmq.management.http.call import Call
-from flintmq.management.stats.connections import AnyChannel, ends_of, name_of, number_of, user_of
+from flintmq.management.stats.connections import AnyChannel, ends_of, name_of, number_of
 
 # The fields of a JSON object.
 _Facts = dict[str, object]
@@ -52,7 +53,9 @@ class Details:
     def user(self, consumer: Consumer) -> User | None:
         """The user of a consumer's connection; None if the consumer has no channel."""
         channel = _channel_of(consumer)
-        return None if channel is None else user_of(channel.connection)
+        if isinstance(channel, ServerChannel):
+            return channel.user
+        return None if channel is None else channel.access.user
 
     def consumer(self, queue: Queue, consumer: Consumer) -> _Facts:
         prefetch = timeout_ms = 0
@@ -84,5 +87,6 @@ class Details:
 
 def _channel_of(consumer: Consumer) -> AnyChannel | None:
     if isinstance(consumer, ChannelConsumer):
-        return consumer.channel
+        channel = consumer.channel
+        return channel if isinstance(channel, ServerChannel) else None
     return consumer.owner.session if isinstance(consumer, LinkConsumer) else None
