@@ -27,7 +27,7 @@ _PROPERTIES: Final = (
 class Firehose(Tap):
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        # What is to be published at the end of the dispatch, by virtual host.
+        # Copies to publish at the end of the dispatch, with their virtual hosts.
         self._copies: list[tuple[str, Message]] = []
 
     def published(self, client: Client, message: Message, queues: list[Queue]) -> Message:
@@ -93,11 +93,11 @@ class Firehose(Tap):
 
 
 def _routing_keys(message: Message, headers: Table) -> list[object]:
-    """As many as a list may have: each of those that they come from may be as long as that by itself."""
+    """The routing keys of a message, cut to the length of a list: CC and BCC may each be that long."""
     keys: list[object] = [message.address.routing_key]
     for more in (headers.get("CC"), message.options.hidden_keys):
         if isinstance(more, list):
-            # What is no string was no routing key.
+            # Values that are no strings were no routing keys.
             keys += [key for key in more if isinstance(key, str)]
     return keys[:TABLE_ENTRIES_MAX]
 

@@ -1,4 +1,4 @@
-"""What all connections of a server share: the broker, the tick, and replies that wait for the disk."""
+"""The gateway of a node: all its connections share the broker, the tick, and the queue of replies that wait."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -22,22 +22,22 @@ from flintmq.protocol.sasl.scram import Keys
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Host:
-    """What a gateway needs and may not do itself. `peer` names the other side of a connection."""
+    """Services that a gateway needs from the server: logins and logs. `peer` names the other side of a connection."""
 
     @abstractmethod
     def authenticate(
         self, peer: str, user: str, password: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
     ) -> None:
-        """Check a password, in its own time, and call `answer` with why it is refused, empty where it is not.
+        """Check a password later and call `answer` with the reason of a refusal, empty if the password is right.
 
-        Nobody has to be told any more once it is not wanted.
+        Nothing is called once `is_wanted` returns False.
         """
 
     @abstractmethod
     def check_token(
         self, peer: str, token: str, is_wanted: Callable[[], bool], answer: Callable[[str, Bearer | None], None]
     ) -> None:
-        """The same for a token: `answer` is called with why it is refused, or with who came with it."""
+        """Check an OAuth 2 token later and call `answer` with the reason of a refusal, or with the token's bearer."""
 
     @abstractmethod
     def check_proof(
@@ -48,43 +48,44 @@ class Host:
         is_wanted: Callable[[], bool],
         answer: Callable[[str], None],
     ) -> None:
-        """The same for a client that has proved in a way of its own to be this user: `proof` says what is wrong with
-        that, empty where nothing is. It is called once, from any thread.
+        """Check a proof that a client knows a password, as of SCRAM, and call `answer` as `authenticate` does.
+
+        `proof` returns what is wrong with it, empty if nothing is. It is called once, from any thread.
         """
 
     @abstractmethod
     def refusal(self, peer: str, user: str) -> str:
-        """Why a client that has proved to be this user may not come in; empty where it may."""
+        """The reason to refuse a client that has proved to be this user; empty if it may log in."""
 
     @abstractmethod
     def scram_keys(self, user: str, mechanism: str) -> Keys:
-        """What is kept of a user's password for this mechanism; for others, something that no password fits."""
+        """The SCRAM keys of a user; for an unknown user, keys that no password fits."""
 
     @abstractmethod
     def login_refused(self, peer: str, user: str, why: str) -> None:
-        """Somebody may want to know. `user` is whom the client said to be, empty where it had not said that."""
+        """A login was refused. `user` is the name that the client gave, empty if it gave none."""
 
     @abstractmethod
     def internal_error(self, error: Exception) -> None:
-        """A fault of ours, which may cost a connection: the log has to have it, with its trace."""
+        """Log a fault of the broker with its traceback. It may have ended a connection."""
 
     @abstractmethod
     def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
-        """A fault of the client cost it this channel, and the connection goes on: somebody may want to know."""
+        """Log that a channel was closed for a fault of the client. The connection stays open."""
 
     def unsendable(self, user: str, vhost: str, queue: str, why: str) -> None:
-        """A queue gave up a message that no client can be sent, or a stream passed over one: it is in no other log."""
+        """Log that a queue discarded, or a stream skipped, a message that cannot be sent to any client."""
 
     def audit(self, event: AuditEvent) -> None:
-        """Somebody changed what is defined, or was refused it: the audit log wants to know."""
+        """Record in the audit log that a definition was changed, or that a change was refused."""
 
 
 @dataclass(frozen=True)
 class LoginPolicy:
-    """`mechanisms` in the order they are offered. Who logs in anonymously is `anonymous_user`; empty: nobody may.
+    """`mechanisms` are in the order of the offer. Anonymous clients are `anonymous_user`; if empty, they are refused.
 
-    `takes_tokens`: there is somebody whose tokens count. `allows_clear_text`: secrets may come over the network as they
-    are.
+    `takes_tokens`: OAuth 2 tokens are accepted. `allows_clear_text`: mechanisms that send the secret in clear text are
+    allowed without TLS.
     """
 
     mechanisms: tuple[str, ...] = (plain.NAME, amqplain.NAME)
@@ -110,9 +111,9 @@ class Gateway:
         self.host = host
         self.random_bytes = random_bytes
         self.policy = policy or LoginPolicy()
-        # What messages hold that have begun to come, on all connections.
+        # Memory for messages that are received in part, on all connections.
         self.reassembly = NodeReassembly()
-        # Why the storage takes nothing any more; empty while it does.
+        # The reason why the storage failed for good; empty while it works.
         self.failure = ""
         # Replies that wait for a batch to become durable.
         self.durability = DurabilityQueue(host.internal_error)
@@ -122,7 +123,7 @@ class Gateway:
 
     @property
     def alarm(self) -> str:
-        """Why publishers have to wait; empty while they need not."""
+        """The reason why publishers are blocked; empty while they are not."""
         return self.tick.alarm
 
     @alarm.setter
@@ -130,14 +131,14 @@ class Gateway:
         self.tick.alarm = reason
 
     def next_number(self) -> int:
-        """Connections are told apart by a number that is never used again."""
+        """A number for a new connection; it is not used again."""
         self._connections += 1
         return self._connections
 
     def end_tick(self) -> bool:
-        """Deliver, hand the tick's durable work to the storage, and confirm what needs no waiting.
+        """Dispatch queues, hand the batch of the tick to the storage, and send replies that need not wait.
 
-        True when there is more to deliver: call again once the sockets had their turn.
+        Returns whether there is more to deliver: then call again once the sockets were written.
         """
         more = self.broker.dispatch()
         storage = self.broker.storage

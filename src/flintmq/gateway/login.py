@@ -21,7 +21,7 @@ MECHANISMS: Final = (
     *scram.NAMES,
     oauthbearer.NAME,
 )
-# Those that show a secret to whoever reads along.
+# Mechanisms that send the secret in clear text.
 _REVEALING: Final = (plain.NAME, amqplain.NAME, oauthbearer.NAME)
 # Name and password of the user that a new broker has: everybody knows both, so it may come from this machine only.
 GUEST: Final = "guest"
@@ -32,7 +32,7 @@ _NONCE_BYTES: Final = 18
 
 @dataclass(frozen=True)
 class Security:
-    """What is known of a client by what is below its protocol. `identity` is what its certificate says it is.
+    """Facts about a client from the layers below its protocol. `identity` is the user name in its certificate.
 
     `is_local`: what it sends does not leave this machine.
     """
@@ -76,7 +76,7 @@ class Login:
     """One connection's login, by one of the `mechanisms` that are offered to it."""
 
     def __init__(self, gateway: Gateway, applicant: Applicant, peer: str, security: Security) -> None:
-        # Who logged in by a token.
+        # The token that the client logged in with, if any.
         self.bearer: Bearer | None = None
         policy, has_guest = gateway.policy, GUEST in gateway.broker.users
         self.mechanisms = [name for name in policy.mechanisms if not _obstacle(name, policy, security, has_guest)]
@@ -88,7 +88,7 @@ class Login:
         self._user = ""
         self._responses = 0
         self._scram: scram.ServerExchange | None = None
-        # What proves us to the client, where the mechanism does that.
+        # The data that proves the server to the client, if the mechanism has that.
         self._last = b""
         # Whether the client was told that its token is no good, and has yet to answer.
         self._was_told = False
@@ -125,7 +125,7 @@ class Login:
                     raise AuthenticationFailed(f"EXTERNAL: '{identity}' cannot act as '{wished}'")
                 self._enter(identity, b"")
             elif mechanism == anonymous.NAME and self._gateway.policy.anonymous_user == "":
-                # As RabbitMQ: who may not come in with this name and password may not without them either.
+                # RabbitMQ's rule: a user who is refused with a password is refused without one, too.
                 self._check(GUEST, GUEST)
             elif mechanism == anonymous.NAME:
                 self._enter(self._gateway.policy.anonymous_user, b"")
@@ -162,7 +162,7 @@ class Login:
             self._applicant.turn_away(self._mechanism)
 
     def account(self, vhost: str) -> User | None:
-        """Who the client is, for a virtual host that it wants to enter; None for a user who is gone meanwhile."""
+        """The account of the client in a virtual host; None if the user was deleted meanwhile."""
         bearer = self.bearer
         if bearer is None:
             return self._gateway.broker.users.get(self._user)

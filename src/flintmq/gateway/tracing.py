@@ -1,4 +1,4 @@
-"""Who sees messages go by: the firehose of the virtual hosts that are traced, and spans, where they are asked for."""
+"""Taps on messages: the firehose of virtual hosts that are traced, and spans if they are configured."""
 
 from collections.abc import Callable
 from typing import Final, final

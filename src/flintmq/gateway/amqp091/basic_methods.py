@@ -266,6 +266,6 @@ def flow_ok(channel: ServerChannel, method: Method) -> None:
 
 
 def request_access(channel: ServerChannel, method: Method) -> None:
-    """What AMQP 0-9 had instead of permissions: every ticket is good, and none is looked at."""
+    """Access tickets of AMQP 0-9, before permissions: every ticket is good, and none is checked."""
     assert isinstance(method, AccessRequest)
     channel.reply(AccessRequestOk(ticket=1))

@@ -81,10 +81,10 @@ class ServerChannel(ClientChannel):
         # cancel before it for a fault (RabbitMQ's order).
         self.is_deleting = False
         self._cancelled: list[str] = []
-        # Of consumers that ended with their queues: who has not heard of that yet may cancel them once more.
+        # Tags of consumers that ended with their queues: a client that has not learned of it may still cancel them.
         self._ended_tags: set[str] = set()
         self.transaction: Transaction | None = None
-        # What is published in stages, once that is selected.
+        # The attempt that messages are published in, once a stage is selected.
         self.attempt: Attempt | None = None
         self._is_staging = False
         # What came of the winners of a commit that has more of them than one method holds, and of which commit.
@@ -101,7 +101,7 @@ class ServerChannel(ClientChannel):
         self._closes_later = False
         self._access = access
         self._handlers = handlers
-        # What each method has to be allowed by.
+        # The permission checks of methods.
         self._checks = checks
         self._notify_cancel = notify_cancel
         self._targets = self.gateway.targets.of(access.rights)
@@ -171,7 +171,7 @@ class ServerChannel(ClientChannel):
         self._answer_publish(target, message, publisher.deliver(target, message, queues))
 
     def client(self) -> Client:
-        """Who this is, to whom traces messages."""
+        """The client, for taps."""
         connection = self.connection
         return Client(connection.peer, self._channel.number, connection.user, self.vhost.name)
 
@@ -256,7 +256,7 @@ class ServerChannel(ClientChannel):
     # -- stages -------------------------------------------------------------------------------------------------
 
     def select_stage(self, stage: Stage, epoch: int, key: Key) -> None:
-        """What is published from now on belongs to this attempt. Raises PreconditionFailed as `Stage.begin` does."""
+        """Publish in this attempt from now on. Raises PreconditionFailed as `Stage.begin` does."""
         if self.transaction is not None:
             raise PreconditionFailed("cannot switch from tx to stage mode")
         if self.attempt is not None:
@@ -338,7 +338,7 @@ class ServerChannel(ClientChannel):
             # amqp-0-9-1 queue.unbind: whatever the fault, it costs the connection.
             self.connection.engine.close(error.code, error.reply_text, error, method.id)
         else:
-            # What is there already, and is declared once more, is no act.
+            # Declaring something again changes nothing, and is not recorded.
             if target and (version != self.vhost.router.version or method.id == spec.QUEUE_PURGE):
                 self._audit(method, target, "")
 
@@ -370,7 +370,7 @@ class ServerChannel(ClientChannel):
         return Reply(self.confirms, encode_method(method), None, properties, pieces)
 
     def reply_with_delivery(self, method: Method, properties: bytes, body: bytes) -> None:
-        """The same for an answer that has a delivery tag: no higher one may go out before it."""
+        """Reply with a delivery of basic.get. No delivery with a higher tag may go out before it."""
         self._engine.spend(len(body) // ANSWER_BYTES_PER_UNIT)
         reply = Reply(self.confirms, encode_method(method), None, properties, [body])
         if not self.confirms.give(reply):
@@ -406,7 +406,7 @@ class ServerChannel(ClientChannel):
             self._channel.close(error.code, error.reply_text, 0, error)
 
     def close_later(self, error: AmqpError) -> None:
-        """The same at the end of the tick, for who is in the middle of something."""
+        """Close the channel at the end of the tick, for a caller that is in the middle of something."""
         if not self._closes_later:
             self._closes_later = True
             self.confirms.at_end(_Close(self, error))

@@ -1,4 +1,4 @@
-"""What is fetched by ranges, as the body of one answer: messages with their offsets, up to what one may carry."""
+"""Chunks: messages with their offsets in the body of one reply, for readers that fetch ranges."""
 
 from typing import Final, final
 
@@ -12,7 +12,7 @@ from flintmq.gateway.conversion.converted import TO_091
 from flintmq.wire.amqp091.chunk import REDELIVERED, push_long_record, push_record, push_run
 from flintmq.wire.amqp091.tables import encode_address
 
-# What one answer may carry, beyond a single message that is larger: some ten milliseconds of the event loop's time.
+# Bytes of one reply, unless its one message is larger: about ten milliseconds of the event loop.
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _MAX_RECORDS: Final = 16_384
 # The properties of the content that a chunk is.

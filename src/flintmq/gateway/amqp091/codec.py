@@ -31,7 +31,7 @@ from flintmq.wire.amqp091.properties import (
 from flintmq.wire.amqp10.values import Uuid
 
 _PERSISTENT: Final = 2
-# What a delivery may add to properties: x-delivery-count or x-stream-offset.
+# Bytes that a delivery may add to properties: x-delivery-count or x-stream-offset.
 _ADDED_BYTES: Final = 64
 # An expiration: ASCII digits, and perhaps a sign.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -44,7 +44,7 @@ CANCEL_HEADER: Final = "x-delay-cancel"
 DELIVERY_COUNT: Final = "x-delivery-count"
 _DELIVERY_COUNT: Final = DELIVERY_COUNT.encode()
 _UINT_MAX: Final = 2**32 - 1
-# What AMQP 0-9-1 has no property for, or another one.
+# Properties of AMQP 1.0 that AMQP 0-9-1 does not have, or has by another name.
 _ONLY_IN_10: Final = (
     "to", "subject", "creation_time", "absolute_expiry_time", "group_id", "group_sequence", "reply_to_group_id",
 )  # fmt: skip
@@ -56,11 +56,11 @@ COMMAND_HEADER: Final = "x-queue-command"
 class Codec091(ContentCodec):
     format = 1
     nothing = b"\x00\x00"
-    # Of a frame of the usual size, so that the offset of a stream or a count of deliveries has room besides.
+    # The room in a frame of the default size, without what a delivery may add.
     properties_max = FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES - CONTENT_HEADER_BYTES - _ADDED_BYTES
 
     def __init__(self) -> None:
-        # What was decoded last: many selectors ask about one message.
+        # The last properties, encoded and decoded: many selectors ask about one message.
         self._encoded = b""
         self._decoded = Properties()
 
@@ -113,7 +113,7 @@ class Codec091(ContentCodec):
         return encode_properties(decoded)
 
     def failed(self, properties: bytes, times: int) -> bytes:
-        """As the header that RabbitMQ has for it."""
+        """Add to RabbitMQ's header x-delivery-count."""
         decoded = decode_properties(properties)
         decoded.headers = {**(decoded.headers or {}), DELIVERY_COUNT: failures(properties) + times}
         return encode_properties(decoded)
@@ -155,7 +155,7 @@ def failures(properties: bytes) -> int:
 
 
 def options(properties: bytes, found: Scan) -> MessageOptions:
-    """What scanned properties ask of a queue. Raises PreconditionFailed where they ask for what cannot be."""
+    """The options for queues in scanned properties. Raises PreconditionFailed for invalid ones."""
     ttl_ms: i64 = FOREVER
     if found.expiration_at:
         ttl_ms = _expiration(short_at(properties, found.expiration_at))

@@ -37,7 +37,7 @@ from flintmq.protocol.output import Output
 from flintmq.protocol.role import Role
 from flintmq.wire.amqp091 import spec
 
-# What the server does for each method; one that is legal and not here is 540 not-implemented.
+# The handlers of methods; a legal method without a handler is answered with 540 not-implemented.
 _HANDLERS: Final[dict[int, Handler]] = {
     spec.ACCESS_REQUEST: basic_methods.request_access,
     spec.CHANNEL_FLOW: basic_methods.flow,
@@ -123,7 +123,7 @@ class ServerConnection(ClientConnection, Applicant):
 
     @property
     def client_properties(self) -> Table:
-        """What the client said of itself; nothing before its login, for decoded it takes ten times its bytes."""
+        """The client properties. They are empty before the login, because they take ten times their bytes decoded."""
         return self.engine.peer_properties
 
     # -- login --------------------------------------------------------------------------------------------------

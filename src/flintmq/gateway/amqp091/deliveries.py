@@ -1,4 +1,4 @@
-"""What a channel delivers: within its windows, and held until the client settles it or the channel ends."""
+"""Deliveries of a channel: sent within its windows, and held until the client settles them or the channel ends."""
 
 from typing import Final, final
 
@@ -47,7 +47,7 @@ class Deliveries(Outflow):
         super().__init__()
         self.consumers: dict[str, ChannelConsumer] = {}
         self.unacked = Unacked()
-        # Of what is unacknowledged, what basic.get took: no window knows of that.
+        # Unacknowledged messages that basic.get took: no window counts them.
         self.held_gets: i64 = 0
         self.window = Window()
         self.consumer_window = Window()
@@ -55,7 +55,7 @@ class Deliveries(Outflow):
         self.is_flowing = True
         # Whether deliveries may go out: the client lets them flow, and no answer that is one itself waits.
         self.is_open = True
-        # Who got something last, and is the last one to be asked when there is room again.
+        # The consumer that got a delivery last is the last to be asked when there is room again.
         self._last: ChannelConsumer | None = None
         self._waiting_gets: i64 = 0
         self._owner = owner
@@ -66,7 +66,7 @@ class Deliveries(Outflow):
         self._output = output
         # Whatever is sent has its properties in one frame (amqp-0-9-1 §4.2.6.1).
         self._properties_max: i64 = output.frame_max - FRAME_OVERHEAD_BYTES - CONTENT_HEADER_BYTES
-        # What would fit the frames of a client that takes the largest there are.
+        # Bytes of properties that fit the largest frame any client may agree on.
         largest: i64 = owner.service.offer.tuning.frame_max
         self._properties_most: i64 = max(largest - FRAME_OVERHEAD_BYTES - CONTENT_HEADER_BYTES, self._properties_max)
         # Queues that may keep from this channel what it rejected.
@@ -130,7 +130,7 @@ class Deliveries(Outflow):
         return True
 
     def _take_back(self, consumer: ChannelConsumer, entry: Entry, tag: i64) -> None:
-        """What was to be sent under this tag was not, and its queue is to give it up."""
+        """Undo a delivery that could not be sent; its queue discards the message."""
         self.redelivered -= entry.redelivered
         if consumer.no_ack:
             self.delivered_no_ack -= 1
@@ -191,7 +191,7 @@ class Deliveries(Outflow):
         self._open_or_not()
 
     def wait_for_get(self) -> None:
-        """What basic.get took waits behind other answers, and has its tag.
+        """The reply to basic.get waits behind other replies, and has its delivery tag.
 
         Deliveries with higher ones must not come before: who acknowledges those and all before them would acknowledge
         what it has not seen.
@@ -307,7 +307,7 @@ class Deliveries(Outflow):
         return self.window.is_waited_for or self._connection.window.is_waited_for
 
     def _reopen_window(self) -> None:
-        """Where consumers share a limit, a settlement may let any of them go on."""
+        """A settlement may let any consumer go on that shares a limit."""
         if self._connection.window.is_limited:
             self._connection.resume()
         elif self.window.is_limited:

@@ -57,7 +57,7 @@ def extend(channel: ServerChannel, method: Method) -> None:
 
 
 def fetch(channel: ServerChannel, method: Method) -> None:
-    """What has positions from one on, as one content; none when the range is empty."""
+    """Fetch messages from a position on, as one content; empty when the range is empty."""
     assert isinstance(method, LeaseFetch)
     lease = _find(channel, method.queue, method.consumer)
     lease.used()
@@ -115,7 +115,7 @@ def release(channel: ServerChannel, method: Method) -> None:
 
 
 def query(channel: ServerChannel, method: Method) -> None:
-    """Where the lease stands, for whoever asks: it is no use of the lease."""
+    """The state of a lease. Asking does not extend the lease."""
     assert isinstance(method, LeaseQuery)
     lease = _find(channel, method.queue, method.consumer)
     channel.reply(

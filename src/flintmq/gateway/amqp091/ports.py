@@ -28,7 +28,7 @@ class ClientConnection(ConnectionOwner):
         self.peer = peer
         self.number: i64 = number
         self.user = ""
-        # What all channels together may hold unacknowledged.
+        # The prefetch window of all channels together.
         self.window = Window()
         # The deliveries of the channel that got something last.
         self.last: Outflow | None = None
@@ -63,7 +63,7 @@ class ClientChannel(ChannelOwner):
 
     @abstractmethod
     def client(self) -> Client:
-        """Who this is, for taps."""
+        """The client, for taps."""
 
     @abstractmethod
     def put(self, target: PublishTarget, message: Message, queues: list[Queue]) -> None:

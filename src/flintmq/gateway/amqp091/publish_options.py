@@ -12,7 +12,7 @@ from flintmq.wire.amqp091.properties import Scan, decode_properties, encode_prop
 
 # The queue a client consumes from, and names in reply-to, for answers straight to its channel (RabbitMQ).
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
-# What the addresses begin with that its requests carry instead.
+# The prefix of reply addresses that requests carry instead of it.
 REPLY_PREFIX: Final = f"{REPLY_TO}."
 
 
@@ -108,5 +108,5 @@ def _keys(table: Table, name: str) -> list[str]:
     listed = table[name]
     if not isinstance(listed, list):
         raise PreconditionFailed(f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(listed)}}}')
-    # What is no string is no routing key, and no fault either (RabbitMQ).
+    # Values that are no strings are ignored, and are no fault (RabbitMQ).
     return [key for key in listed if isinstance(key, str)]

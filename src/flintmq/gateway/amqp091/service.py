@@ -1,4 +1,4 @@
-"""What all AMQP 0-9-1 connections of a server share: what they are offered."""
+"""The gateway of a node for AMQP 0-9-1, and what the server offers to clients."""
 
 from dataclasses import dataclass
 from typing import final
@@ -10,7 +10,7 @@ from flintmq.protocol.amqp091.connection import Tuning
 
 @dataclass(frozen=True)
 class Offer:
-    """What the server says of itself in connection.start and connection.tune."""
+    """The properties and limits that the server sends in connection.start and connection.tune."""
 
     properties: Table
     tuning: Tuning

@@ -108,11 +108,11 @@ class Unacked:
         return self.take(0, True)
 
     def outstanding(self) -> list[Delivery]:
-        """Those that no transaction has staged the settlement of, oldest first; they stay where they are."""
+        """Deliveries that no transaction is going to settle, oldest first. They stay unacknowledged."""
         return [found for found in self._slots[self._head :] if found is not None and not found.is_staged]
 
     def take_outstanding(self) -> list[Delivery]:
-        """The same, which are no longer unacknowledged then."""
+        """Remove and return the deliveries that no transaction is going to settle, oldest first."""
         found: list[Delivery] = []
         slots = self._slots
         at: i64 = self._head

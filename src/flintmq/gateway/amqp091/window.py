@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 @final
 class Window:
-    """What is held unacknowledged, and how much of it there may be; a limit of 0 is none."""
+    """A prefetch window: unacknowledged messages and bytes, and their limits; a limit of 0 is none."""
 
     def __init__(self, messages_max: i64 = 0, bytes_max: i64 = 0) -> None:
         self.messages_max: i64 = messages_max

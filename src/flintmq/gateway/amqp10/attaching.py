@@ -1,4 +1,4 @@
-"""What an attach asks for, and the link that comes of it: termini, permissions, and our answer."""
+"""Attaching: reads the termini that a client asks for, checks permissions, makes the link, and answers."""
 
 from typing import TYPE_CHECKING, Final, final
 
@@ -63,7 +63,7 @@ def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -
     if target is not None:
         nodes.check_dynamic(target)
     else:
-        # Who does not know any more what it was asks for it as it is (part 2 §2.6.13).
+        # A client that lost its state asks for the terminus as it is (part 2 §2.6.13).
         target = session.target_of(link.name)
         if target is None:
             raise InvalidField("Attach refused: a target is required", SCOPE_LINK)
@@ -79,7 +79,7 @@ def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -
 def _receive_from(
     session: "ServerSession", link: ReceiverLink, attach: Attach, target: Target, made: IncomingLink
 ) -> IncomingLink:
-    # What was by this name goes only when there is what comes instead.
+    # The link before by this name is detached only once the new one is sure to come.
     found = session.free_receiver(link.name)
     is_asked = attach.target is not None
     if found is not None and is_asked and (target.dynamic or known_target(found).address != target.address):
@@ -169,7 +169,7 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
     if source is not None:
         nodes.check_dynamic(source)
     else:
-        # Who does not know any more what it was asks for it as it is (part 2 §2.6.13).
+        # A client that lost its state asks for the terminus as it is (part 2 §2.6.13).
         source = session.source_of(link.name)
         if source is None:
             raise InvalidField("Attach refused: source_required", SCOPE_LINK)
@@ -211,7 +211,7 @@ def _send_from(
     wanted = read_filters(source.filter, queue.keeps_all)
     timeout_ms = _timeout(attach, queue)
     source.default_outcome, settlement = default_of(source, session.vhost.dialect)
-    # What was by this name goes only when there is what comes instead.
+    # The link before by this name is detached only once the new one is sure to come.
     found = session.free_sender(link.name)
     is_asked = attach.source is not None
     if found is not None and is_asked and (source.dynamic or known_source(found).address != source.address):
@@ -273,7 +273,7 @@ def _send_from(
 
 
 def _seen(queue: Queue, source: Source, found: SourceTerminus | None) -> Seen:
-    """What links of this source have been sent, and this one is not sent again (part 3 §3.5.2).
+    """The messages that links of this source were sent, which this link is not sent again (part 3 §3.5.2).
 
     Of a stream a client may want it again: it asks for that by other filters than before.
     """
@@ -358,7 +358,7 @@ class _Attached(PendingReply):
 
 
 def _number_of(tag: bytes) -> int:
-    """What a tag of ours was made of; 0 for one that cannot be ours."""
+    """The number in a delivery tag of the broker; 0 for a tag that is not the broker's."""
     number = int.from_bytes(tag, "big")
     return number if len(tag) == _TAG_BYTES and number < _NUMBER_MAX else 0
 

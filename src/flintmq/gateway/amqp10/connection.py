@@ -119,7 +119,7 @@ class ServerConnection(ConnectionOwner, Applicant):
         try:
             self._enter(name, vhost)
         except AmqpError as error:
-            # Where there is no virtual host to say which dialect it is, the default one does.
+            # The default virtual host decides on the dialect if the named one does not exist.
             decides = vhost or vhosts.get(self.service.offer.default_vhost)
             if decides is not None and decides.dialect.opens_to_refuse:
                 raise
@@ -191,7 +191,7 @@ class ServerConnection(ConnectionOwner, Applicant):
             self._grant()
 
     def hold(self) -> None:
-        """What comes all the same is too much to be under way only."""
+        """Stop reading publishes: more came after credit was withdrawn than can have been under way."""
         self.engine.holds_publishes = True
 
     def unblock(self) -> None:

@@ -52,12 +52,12 @@ from flintmq.wire.amqp10.values import Symbol
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.session import ServerSession
 
-# What a publisher may send before it hears of any: enough for what arrives while the disk syncs what came before.
+# Messages that a publisher may send before it gets an outcome: enough to keep it busy during a sync of the disk.
 LINK_CREDIT: Final = 32_768
 # The same for one who waits to hear of nothing: about what one read of its socket brings. What is more
 # waits in the queue all the same, for consumers whose own credit comes around once a tick.
 SETTLED_CREDIT: Final = 8_192
-# What may come, of what was under way, once an alarm is on and credit was taken back; then the connection waits.
+# Bytes under way that are accepted after an alarm took the credit back; then the connection is not read.
 _GRACE_BYTES: Final = 1024 * 1024
 
 
@@ -80,7 +80,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         self.link = link
         self.name_key: Key = session.name_key(link.name, True)
         self.target = target
-        # What outlives the link, where there is such a thing.
+        # The terminus that outlives the link, if there is one.
         self.terminus: TargetTerminus | None = None
         self._exchange = exchange
         self._connection = session.connection
@@ -305,7 +305,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
     # -- deliveries that outlive the link ------------------------------------------------------------------------
 
     def unsettled(self) -> dict[bytes, DeliveryState | None]:
-        """What is known of deliveries of earlier links by this name (part 2 §2.6.13)."""
+        """The states of unsettled deliveries of earlier links by this name (part 2 §2.6.13)."""
         terminus = self.terminus
         assert terminus is not None
         found: dict[bytes, DeliveryState | None] = {}
@@ -483,7 +483,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             elif isinstance(mark, Posting):
                 mark.keep(terminus)
         if not delivery.settles_second:
-            # What we would settle with the outcome is the map's to tell: the client may not listen any more.
+            # The map of unsettled deliveries tells the outcome, because the client may not listen any more.
             self.link.forget(delivery)
 
     def superseded(self) -> None:

@@ -52,7 +52,7 @@ def source_terminus(
 def target_terminus(
     session: "ServerSession", name: str, target: Target, found: TargetTerminus | None
 ) -> TargetTerminus:
-    """The same for a target."""
+    """The terminus for a link with this target: `found`, configured anew, or a new one. Raises ResourceError."""
     timeout_ms = target.timeout * _MS_PER_SECOND
     configuration = encode_value(target)
     if found is not None:
@@ -72,7 +72,7 @@ def known_source(found: SourceTerminus) -> Source:
 
 
 def known_target(found: TargetTerminus) -> Target:
-    """The same for a target."""
+    """The target as it was attached last."""
     configuration = found.record.configuration
     target = decode_composite(configuration, 0, len(configuration))[0]
     assert isinstance(target, Target)

@@ -31,7 +31,7 @@ from flintmq.wire.amqp10.spec import MESSAGE_ANNOTATIONS, PROPERTIES
 from flintmq.wire.amqp10.types import DESCRIBED, MAP8, MAP32, SMALLULONG, ULONG
 from flintmq.wire.amqp10.writer import write_string, write_symbol
 
-# Where a message was published to, and where in a stream it is (RabbitMQ's names).
+# Annotations: the address of a message, and its offset in a stream (RabbitMQ's names).
 _EXCHANGE: Final = "x-exchange"
 _ROUTING_KEY: Final = "x-routing-key"
 _STREAM_OFFSET: Final = "x-stream-offset"
@@ -57,7 +57,7 @@ class MessageEncoder:
         # What of it came of what stands before the bare message, and that.
         self._led = b""
         self._lead = b""
-        # What was found last: a header as it was published, annotations, and what to add to them.
+        # The header of the last message as it was published, its annotations, and the ones to add.
         self._encoded_header = b""
         self._header = _NO_HEADER
         self._annotations = b""
@@ -205,5 +205,5 @@ def _added(annotations: bytes, entries: bytes, count: i64) -> bytes:
 
 
 def _value_at(section: bytes) -> i64:
-    """Where a section's map begins."""
+    """The position of a section's map."""
     return section_at(section, 0, len(section))[1]

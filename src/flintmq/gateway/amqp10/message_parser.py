@@ -50,7 +50,7 @@ _TO: Final = 2
 _SUBJECT: Final = 3
 # A section with an empty text: its description, the code and the size.
 _BODY_BYTES_MIN: Final = 5
-# What no message begins with.
+# No message begins with this.
 _UNKNOWN: Final = b"\xff"
 # An annotation with routing keys beside the address's (RabbitMQ).
 _COPIES: Final = "x-cc"
@@ -169,7 +169,7 @@ class MessageParser:
         return Reader(self._payload, at, self._fields_end)
 
     def _field(self, index: i64) -> i64:
-        """Where a field of the properties is; -1 where it is not set. Raises DecodeError."""
+        """The position of a field of the properties; -1 if it is not set. Raises DecodeError."""
         at = self._fields_at
         if at < 0:
             return -1
@@ -251,7 +251,7 @@ def _read_publish_options(lead: bytes, is_strict: bool) -> PublishOptions:
 
 
 def _check_hop(annotations: Annotations, is_strict: bool) -> None:
-    """What the hop before has to say to us. Raises InvalidField or NotImplementedHere."""
+    """Check the delivery-annotations of the hop before. Raises InvalidField or NotImplementedHere."""
     rejected = annotations.pop(_REJECTED, None)
     if rejected is not None and not isinstance(rejected, Error):
         described = rejected.descriptor if isinstance(rejected, Described) else None

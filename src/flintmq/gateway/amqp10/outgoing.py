@@ -123,7 +123,7 @@ class LinkConsumer(ClientConsumer):
 
     def _cannot_deliver(self, queue: Queue, entry: Entry, size: int) -> None:
         """The link ends, and the message goes back: another consumer may be able to take it."""
-        # So that the queue does not take it for delivered.
+        # Otherwise the queue would count the message as delivered.
         self.no_ack = False
         self.passed.delivered += 1
         self.owner.fail_later(
@@ -163,13 +163,13 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         self.consumer = LinkConsumer(self, link, queue, link.snd_settle_mode == SND_SETTLED, encoder)
         # The transaction in whose name it acquires messages (part 4 §4.4.3).
         self.acquires: OpenTransaction | None = None
-        # What outlives the link, where there is such a thing.
+        # The terminus that outlives the link, if there is one.
         self.terminus: SourceTerminus | None = None
         # Deliveries of an earlier link are taken up first.
         self.resumption: Resumption | None = None
         # Messages whose notes are not on the disk yet; they will take credit.
         self._noting = 0
-        # What watches over how long the client has deliveries, where somebody asked for that.
+        # The timeouts of deliveries, if the queue or the client set one.
         self._timeouts: Timeouts | None = None
         # Outcomes that a transaction has, and will apply or not.
         self.staged: dict[LinkSettlement, None] = {}
@@ -254,7 +254,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         return self._noting > 0 and i64(self._noting) >= self.link.credit
 
     def acquires_for(self, transaction: "OpenTransaction | None") -> None:
-        """What is sent from now on is acquired in the name of a transaction."""
+        """Acquire the messages that are sent from now on in the name of a transaction; None: in no transaction."""
         self.acquires = transaction
         consumer = self.consumer
         consumer.no_ack = consumer.settles and not self.queue.keeps_all and transaction is None
@@ -517,7 +517,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         leave(self._node, self)
 
     def _give_back(self, unsettled: list[OutgoingDelivery]) -> None:
-        """What the client does not say anything of any more has the outcome that was agreed on for that."""
+        """Apply the default outcome to deliveries that the client can no longer settle."""
         entries: list[Entry] = []
         for delivery in unsettled:
             entry = delivery.mark
@@ -552,7 +552,7 @@ class _Noted(PendingReply):
 
 @final
 class Settling(PendingReply):
-    """What a delivery came to, of which the terminus had a note."""
+    """The outcome of a delivery of which the terminus had a note."""
 
     def __init__(self, delivery: OutgoingDelivery, state: DeliveryState | None) -> None:
         self._delivery = delivery

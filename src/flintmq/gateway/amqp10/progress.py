@@ -15,7 +15,7 @@ from flintmq.protocol.amqp10.receiver import ReceiverLink
 from flintmq.wire.amqp10.places import place_of, position_of
 from flintmq.wire.amqp10.states import DeliveryState, Received
 
-# What comes of a message is confirmed at once up to this size, and from then on each time so much more has come.
+# Parts of a message are confirmed at once up to this size, and then once for every so many bytes.
 _CONFIRM_BYTES: Final = 2 * 1024 * 1024
 
 
@@ -93,7 +93,7 @@ class PartKept(PendingReply):
 
 @final
 class OutcomeKept(PendingReply):
-    """What became of a message is on the disk, with the message.
+    """The outcome of a message is on the disk, with the message.
 
     The terminus knows it until the client was told, or in settle mode second until the client has settled. It goes on
     knowing where the link is gone before that: then the next link of its name tells.

@@ -17,13 +17,13 @@ from flintmq.wire.amqp10.states import Received
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.outgoing import OutgoingLink
 
-# What is to be said of a delivery that the client has an outcome of.
+# The actions for a delivery that the client has an outcome for.
 _OUTCOMES: Final = (Action.SETTLE, Action.RESTATE)
 
 
 @final
 class Resumption:
-    """What is still to be done of it, in the order the deliveries were sent; each of them takes credit."""
+    """The deliveries that are still to be resumed, in the order they were sent; each takes credit."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class Resumption:
         self._todo: deque[tuple[Held, Plan]] = deque(
             [(held, plan(tag, None, theirs, is_complete)) for tag, held in terminus.unsettled.items()]
         )
-        # What the client has, and is settled here.
+        # Deliveries that the client has, and that are settled here.
         self._settled_tags = [tag for tag in theirs if tag not in terminus.unsettled]
-        # Of those, what it has to be told of.
+        # The part of these deliveries that is aborted, because the map of unsettled deliveries was sent incomplete.
         self._to_abort: deque[bytes] = deque()
         self._has_settled = False
         # For the outcomes that the client had to be on the disk: it is told then that they count.
@@ -82,7 +82,7 @@ class Resumption:
         return True
 
     def _settle(self) -> None:
-        """What the client has come to takes effect."""
+        """Apply the outcomes that the client came back with."""
         self._has_settled = True
         for held, planned in self._todo:
             if planned.action in _OUTCOMES:
@@ -111,7 +111,7 @@ class Resumption:
                 link.resume(held.tag, rest, planned.state, False, MESSAGE_FORMAT, held.entry)
                 return
         if action is not Action.SEND:
-            # What is there of it does not fit what we have; then it is a delivery like others.
+            # The client has a part of another message: then this is a delivery like others.
             link.abort_resumed(held.tag)
             self._todo.appendleft((held, Plan(Action.SEND)))
             return

@@ -56,7 +56,7 @@ class ServerSession(SessionOwner):
         self.outflow = Outflow()
 
     def client(self) -> Client:
-        """Who this is, to whom traces messages."""
+        """The client, for taps."""
         connection = self.connection
         return Client(connection.peer, self.engine.number, connection.user, self.vhost.name)
 
@@ -77,11 +77,11 @@ class ServerSession(SessionOwner):
         return self.access.user.owner, self.connection.container, name
 
     def name_key(self, name: str, is_receiver: bool) -> Key:
-        """The same for links that are attached; `is_receiver` says that the broker receives by it."""
+        """The key of an attached link among the names in use; `is_receiver`: the broker receives by the link."""
         return self.vhost.name, *self.key(name), is_receiver
 
     def source_of(self, name: str) -> Source | None:
-        """What was said last of a source by this name; the link that uses it is left alone."""
+        """The source by this name as it was attached last. A link that uses it stays attached."""
         found = self.vhost.termini.sources.get(self.key(name))
         if found is not None:
             return known_source(found)
@@ -89,7 +89,7 @@ class ServerSession(SessionOwner):
         return user.source if isinstance(user, OutgoingLink) else None
 
     def target_of(self, name: str) -> Target | None:
-        """The same of a target."""
+        """The target by this name as it was attached last. A link that uses it stays attached."""
         found = self.vhost.termini.targets.get(self.key(name))
         if found is not None:
             return known_target(found)
@@ -97,7 +97,7 @@ class ServerSession(SessionOwner):
         return user.target if isinstance(user, IncomingLink) else None
 
     def free_sender(self, name: str) -> SourceTerminus | None:
-        """What is known of a source by this name; the link that uses it gives way (part 2 §2.6.1).
+        """The source terminus of this name, if kept. A link that uses it is detached (part 2 §2.6.1).
 
         Only for who may have the link: the one before is gone then.
         """
@@ -105,7 +105,7 @@ class ServerSession(SessionOwner):
         return self.vhost.termini.sources.get(self.key(name))
 
     def free_receiver(self, name: str) -> TargetTerminus | None:
-        """The same of a target."""
+        """The target terminus of this name, if kept. A link that uses it is detached."""
         self.names.free(self.name_key(name, True))
         return self.vhost.termini.targets.get(self.key(name))
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from flintmq.gateway.amqp10.incoming import IncomingLink
     from flintmq.gateway.amqp10.session import ServerSession
 
-# What a client may ask of its coordinator at a time.
+# The credit of a link to the coordinator.
 _CREDIT: Final = 64
 # Transactions that a session may have open: each holds what is staged in it.
 _OPEN_MAX: Final = 256
@@ -91,7 +91,7 @@ class OpenTransaction:
 
 @final
 class Transactions:
-    """Those of a session."""
+    """The transactions of a session."""
 
     def __init__(self, session: "ServerSession") -> None:
         self.session = session
@@ -326,7 +326,7 @@ class LinkSettlement(StagedSettlement):
         self._state = state
         self._outcome = outcome
         self._settled = settled
-        # What the link's terminus has of it.
+        # The delivery as the terminus of the link holds it.
         self._held: Held | None = None
 
     @property
@@ -363,7 +363,7 @@ class LinkSettlement(StagedSettlement):
             terminus.settle_staged(self._held, outcome)
 
     def undo(self) -> None:
-        """Where the client has no say any more, what was agreed on for that holds (part 4 §4.4.4)."""
+        """If the client can no longer settle the delivery, its default outcome applies (part 4 §4.4.4)."""
         link = self._link
         link.staged.pop(self, None)
         delivery = self._delivery
@@ -473,7 +473,7 @@ class Discharged(PendingReply):
         self._link.accept_delivery(self._delivery)
 
     def fail(self, reason: str) -> None:
-        """What a restart finds of it, nobody knows: neither outcome would be true, so the link ends without one."""
+        """Nobody knows whether a restart finds the transaction, so the link ends without an outcome."""
         self._link.detach(
             ResourceError(f"nothing durable can be stored, the transaction may be there after a restart: {reason}")
         )
@@ -509,7 +509,7 @@ class _Aborted(PendingReply):
 
 
 def _command(payload: bytes) -> Composite:
-    """What a message to the coordinator says (part 4 §4.3). Raises InvalidField."""
+    """The declare or discharge in a message to the coordinator (part 4 §4.3). Raises InvalidField."""
     try:
         found = scan(payload)
         if found.body_kind == AMQP_VALUE:

@@ -41,7 +41,7 @@ from flintmq.wire.amqp091.methods import (
 )
 from flintmq.wire.amqp091.tables import UINT64_MAX
 
-# What the next frame of a channel has to be (amqp-0-9-1 §4.2.6.1: method, header, bodies; nothing in between).
+# The kind of frame that a channel expects next (amqp-0-9-1 §4.2.6.1: method, header, bodies; nothing in between).
 _METHOD: Final = 0
 _HEADER: Final = 1
 _BODY: Final = 2
@@ -60,7 +60,7 @@ _EMPTY: Final = b""
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ChannelOwner:
-    """Who is told what arrives on a channel. Raise an AmqpError to close the channel or the connection."""
+    """Receives the events of a channel. Raise an AmqpError to close the channel or the connection."""
 
     @abstractmethod
     def on_method(self, method: Method) -> None:
@@ -297,7 +297,7 @@ class Channel:
         output.touch()
 
     def send_pieces(self, method: bytes, properties: bytes, pieces: list[bytes]) -> None:
-        """The same with a body in pieces."""
+        """Send a method with content, its body in pieces."""
         write_method(self._output.writer, self.number, method)
         write_pieces(self._output, self.number, properties, pieces)
         self._output.touch()

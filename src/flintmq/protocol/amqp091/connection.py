@@ -82,13 +82,13 @@ from flintmq.wire.amqp091.tables import Table, decode_table
 # Pieces of one frame, above which they are put together: each costs 40 bytes more than it holds, and a peer decides how
 # small they are.
 _PIECES_MAX: Final = 32
-# So much of a body's frame is handed on before the rest has come: else all of it would be copied to be put together.
+# Bytes of a body frame that are passed on before the rest has come, to save a copy of the whole frame.
 _PART_MIN_BYTES: Final = 16 * 1024
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What a side offers or insists on; after tuning, what both agreed on. Sizes in bytes, heartbeat in seconds."""
+    """The limits that a side offers; after tuning, the agreed ones. Sizes in bytes, heartbeat in seconds."""
 
     channel_max: int = CHANNEL_MAX
     frame_max: int = FRAME_MAX_BYTES
@@ -115,7 +115,7 @@ class Login:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ConnectionOwner:
-    """Who is told what happens on a connection as a whole. A server's owner answers logins and opens."""
+    """Receives the events of a connection as a whole. A server's owner answers logins and opens."""
 
     @abstractmethod
     def on_login(self, mechanism: str, response: bytes, client_properties: Table) -> None:
@@ -181,9 +181,9 @@ class Connection:
         # Whether the next publish, and what is behind it, has to wait; and whether one waits.
         self.holds_publishes: bool = False
         self.is_holding: bool = False
-        # What may still be done for the peer before `refresh`; a client does whatever its server says.
+        # Units of work left for the peer until `refresh`; a client has no such limit.
         self._work: i64 = TICK_WORK_UNITS
-        # Where the meter of work stood when this connection paid last.
+        # The reading of the meter of work when this connection paid last.
         self._metered: i64 = 0
         self._method_work: i64 = METHOD_WORK_UNITS if role is Role.SERVER else 0
         self._owner = owner
@@ -202,7 +202,7 @@ class Connection:
         self._needed: i64 = 1
         # Nothing tells any more where a frame begins: what comes is searched for the end of the connection.
         self._is_adrift = False
-        # What is still to come of a body's frame whose beginning was handed on, and on which channel.
+        # Bytes that are still to come of a body frame whose beginning was passed on, and its channel.
         self._rest: i64 = 0
         self._rest_channel: i64 = 0
         # The frame in hand: where the next one starts, and whose fault an error would be.
@@ -300,7 +300,7 @@ class Connection:
 
     @property
     def assembled_bytes(self) -> int:
-        """What is held of messages, and of a frame, that have begun to come and have not ended."""
+        """Bytes held of messages and of a frame that are received in part."""
         return int(self._reassembly.all_held)
 
     def _read(self, data: bytes, pos: i64, end: i64) -> i64:
@@ -446,7 +446,7 @@ class Connection:
         self._work = min(self._work + TICK_WORK_UNITS, TICK_WORK_UNITS)
 
     def _pay(self) -> None:
-        """What was done since the last call was done for the peer, and is on the meter."""
+        """Charge the peer for the work that the meter shows since the last call."""
         spent: i64 = WORK.spent
         if self._is_server:
             self._work -= spent - self._metered
@@ -588,7 +588,7 @@ class Connection:
         self._send(ConnectionOpen(virtual_host=login.virtual_host))
 
     def _excess(self, wanted: ConnectionTuneOk) -> str:
-        """What a client wants more of than it was offered; empty when it is content."""
+        """The error for a limit that the client wants higher than the offer; empty if there is none."""
         offer = self.tuning
         if wanted.channel_max > offer.channel_max:
             return f"negotiated channel_max = {wanted.channel_max} is higher than the maximum of {offer.channel_max}"

@@ -1,4 +1,4 @@
-"""What deliveries have in common with the one before, encoded once: consumers mostly get messages of one kind."""
+"""Encodes deliveries; parts that equal those of the delivery before are encoded once."""
 
 from typing import Final, final
 

@@ -12,7 +12,7 @@ from flintmq.wire.amqp091 import spec
 
 
 class State(Enum):
-    """Where a connection is. Between LOGIN and TUNING, and in OPENING, the owner is thinking."""
+    """The state of a connection. Between LOGIN and TUNING, and in OPENING, it waits for its owner."""
 
     HEADER = "awaiting the protocol header"
     START = "awaiting connection.start"

@@ -149,7 +149,7 @@ class ReceiverLink(Link):
         return [each for each in incoming if isinstance(each, IncomingDelivery) and each.link is self]
 
     def take_unsettled(self) -> list[IncomingDelivery]:
-        """The same, and forgotten here from now on: dispositions no longer reach it."""
+        """Take all unsettled deliveries off the link: dispositions no longer reach them."""
         taken = self.live()
         for delivery in taken:
             self.forget(delivery)

@@ -237,7 +237,7 @@ class SenderLink(Link):
         return [each for each in outgoing if isinstance(each, OutgoingDelivery) and each.link is self]
 
     def take_unsettled(self) -> list[OutgoingDelivery]:
-        """The same, and forgotten here from now on: dispositions no longer reach it."""
+        """Take all unsettled deliveries off the link: dispositions no longer reach them."""
         taken = self.live()
         for delivery in taken:
             self.forget(delivery)
