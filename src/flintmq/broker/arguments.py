@@ -1,4 +1,4 @@
-"""Arguments of declarations: which are understood, and when two declarations of one name are the same."""
+"""Arguments of declarations: which ones are understood, and when two declarations of one name are equivalent."""
 
 from decimal import Decimal
 from typing import Final
@@ -9,10 +9,10 @@ from flintmq.base.values import INTEGER_TYPES, Timestamp, integer_type
 from flintmq.broker.fields import Field
 from flintmq.broker.message import Table
 
-# RabbitMQ's: x-max-priority is one octet.
+# RabbitMQ's limit: x-max-priority is one octet.
 _PRIORITIES_MAX: Final = 255
 
-# amqp-1.0 §3.5.10 to §3.5.13: the queue argument for its lifetime policy, and the names of the policies there.
+# The queue argument for the lifetime policy, and the policies' names (amqp-1.0 §3.5.10 to §3.5.13).
 LIFETIME: Final = "x-lifetime-policy"
 ON_CLOSE: Final = "delete-on-close"
 ON_NO_LINKS: Final = "delete-on-no-links"
@@ -22,7 +22,7 @@ LIFETIME_POLICIES: Final = (ON_CLOSE, ON_NO_LINKS, ON_NO_MESSAGES, ON_NO_LINKS_O
 
 QUEUE_KINDS: Final = ("classic", "quorum", "stream")
 
-# What classic queues have here, and not in RabbitMQ; x-paused beside them.
+# Arguments that classic queues have here and not in RabbitMQ, in addition to x-paused.
 _BEYOND_RABBITMQ: Final = (
     "x-group-header",
     "x-last-value-key",
@@ -33,8 +33,8 @@ _BEYOND_RABBITMQ: Final = (
     "x-dedup-window",
     "x-dedup-size",
 )
-# What a repeated declaration has to agree on. An argument nobody knows is kept, and neither refused nor compared;
-# x-paused is not compared either, since whoever pauses a queue does not ask those who declare it.
+# Arguments that a repeated declaration has to agree on. An unknown argument is kept, and neither refused nor compared.
+# x-paused is not compared because an administrator pauses a queue without changing its declarations.
 QUEUE_COMPARED: Final = (
     "x-queue-type",
     "x-expires",
@@ -54,8 +54,8 @@ QUEUE_COMPARED: Final = (
     *_BEYOND_RABBITMQ,
 )
 EXCHANGE_COMPARED: Final = ("alternate-exchange",)
-# Those that make no sense on a queue of the kind, and are refused there.
-# RabbitMQ's, for how it keeps classic queues: without effect here.
+# Arguments that are refused on queues of the other kinds. These are RabbitMQ's, for how it stores classic queues, and
+# have no effect here.
 _OF_CLASSIC: Final = ("x-queue-mode", "x-queue-version", "x-queue-master-locator")
 _NOT_ON_QUORUM: Final = ("x-max-priority", *_OF_CLASSIC)
 _NOT_ON_STREAM: Final = (
@@ -74,11 +74,11 @@ _NOT_ON_STREAM: Final = (
     LIFETIME,
 )
 _ONLY_ON_STREAM: Final = ("x-max-age", "x-stream-max-segment-size-bytes")
-# Under which name the broker keeps the place of a stream's reader: a consumer's argument.
+# The consumer argument that names a stream's reader. The broker stores the reader's offset under this name.
 READER: Final = "x-stream-reader"
-# RabbitMQ's: positions in larger segments would not fit its indexes.
+# RabbitMQ's limit: positions in larger segments would not fit its indexes.
 SEGMENT_MAX_BYTES: Final = 3_000_000_000
-# RabbitMQ's: what its filters of a chunk may take. Ours are exact, and take nothing.
+# RabbitMQ's bounds for the filter of a chunk. Filters here are exact and need no space.
 FILTER_MIN_BYTES: Final = 16
 FILTER_MAX_BYTES: Final = 255
 _NUMBERS: Final = (
@@ -99,7 +99,7 @@ _TIMES: Final = (
     "x-dedup-window",
 )
 _ONE_AT_LEAST: Final = ("x-expires", "x-delayed-retry-multiplier", "x-dedup-window", "x-dedup-size")
-# More would reach the longest pause there is with the second retry, whatever the first was.
+# A higher multiplier would reach the longest possible pause with the second retry, whatever the first pause was.
 _MULTIPLIER_MAX: Final = 1_000_000
 _FLAGS: Final = ("x-single-active-consumer", "x-paused")
 _TEXTS: Final = (
@@ -114,10 +114,10 @@ _TEXTS: Final = (
 OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
 RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
 STRATEGIES: Final = ("at-most-once", "at-least-once")
-# On which node RabbitMQ puts a queue, and where it keeps its messages: without effect here.
+# RabbitMQ's settings for the node of a queue, and for where its messages are kept. They have no effect here.
 LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders", "min-masters")
 QUEUE_MODES: Final = ("default", "lazy")
-# Those that name what of a message tells it from others.
+# Arguments whose value is the name of a message's field.
 _FIELDS: Final = ("x-group-header", "x-last-value-key")
 _AGE_UNITS: Final = {
     "Y": 365 * 86_400_000,
@@ -127,13 +127,13 @@ _AGE_UNITS: Final = {
     "m": 60_000,
     "s": 1_000,
 }
-# Thirty thousand years: what is longer is no different.
+# 30,000 years. A longer age makes no difference.
 _AGE_MAX_MS: Final = 10**15
 _AGE_MAX_DIGITS: Final = 15
 
 
 def queue_kind(arguments: Table, name: str, vhost: str) -> str:
-    """The x-queue-type a declaration asks for; raises PreconditionFailed for one there is not."""
+    """Return the queue type that x-queue-type asks for. Raises PreconditionFailed for an unknown type."""
     kind = arguments.get("x-queue-type", "classic")
     if isinstance(kind, str) and kind in QUEUE_KINDS:
         return kind
@@ -142,7 +142,7 @@ def queue_kind(arguments: Table, name: str, vhost: str) -> str:
 
 
 def check_queue_arguments(arguments: Table, kind: str, name: str, vhost: str) -> None:
-    """Raises PreconditionFailed, in RabbitMQ's words, for an argument with a value that it cannot have."""
+    """Raises PreconditionFailed, in RabbitMQ's words, for an argument with an invalid value."""
     refused: tuple[str, ...] = _NOT_ON_STREAM if kind == "stream" else _ONLY_ON_STREAM
     if kind == "quorum":
         refused += _NOT_ON_QUORUM
@@ -164,7 +164,7 @@ def check_queue_arguments(arguments: Table, kind: str, name: str, vhost: str) ->
 
 
 def _check_stream_sizes(arguments: Table) -> None:
-    """Raises PreconditionFailed in RabbitMQ's words, which are others than for any other argument."""
+    """Raises PreconditionFailed for invalid sizes of a stream, for which RabbitMQ has its own words."""
     segment = arguments.get("x-stream-max-segment-size-bytes", 0)
     if isinstance(segment, int) and segment > SEGMENT_MAX_BYTES:
         raise PreconditionFailed("Exceeded max value for x-stream-max-segment-size-bytes")
@@ -176,7 +176,7 @@ def _check_stream_sizes(arguments: Table) -> None:
 def check_replicated(
     kind: str, name: str, vhost: str, durable: bool, exclusive: bool, auto_delete: bool, generated: bool
 ) -> None:
-    """Raises PreconditionFailed, in RabbitMQ's words, for what a quorum queue or a stream cannot be."""
+    """Raises PreconditionFailed, in RabbitMQ's words, for a property that a quorum queue or a stream cannot have."""
     if generated:
         raise PreconditionFailed(f"Cannot declare a server-named queue for type {kind}")
     if auto_delete:
@@ -188,7 +188,7 @@ def check_replicated(
 
 
 def alternate_exchange(name: str, vhost: str, arguments: Table) -> str:
-    """The alternate exchange that an exchange's arguments name; empty when they name none."""
+    """Return the alternate exchange that an exchange's arguments name, or ""."""
     found = arguments.get("alternate-exchange")
     if found is None:
         return ""
@@ -200,7 +200,7 @@ def alternate_exchange(name: str, vhost: str, arguments: Table) -> str:
 
 
 def _fault(argument: str, value: object, arguments: Table) -> str:
-    """What is wrong with an argument, as RabbitMQ says it; empty when nothing is."""
+    """Return the error of an argument's value in RabbitMQ's words, or "" if the value is valid."""
     if argument in _NUMBERS or argument in _TIMES or argument == "x-max-priority":
         return _number_fault(argument, value)
     if argument in _FLAGS:
@@ -235,12 +235,12 @@ def _fault(argument: str, value: object, arguments: Table) -> str:
 
 
 def is_age(value: str) -> bool:
-    """Whether this is a number from 1 on and a unit, as x-max-age has them."""
+    """Whether this is a number from 1 on, followed by a unit, as in x-max-age."""
     return age_ms(value) > 0
 
 
 def age_ms(value: str) -> int:
-    """How long an age is; 0 for what is none."""
+    """Return an age in ms, or 0 if the text is not an age."""
     number = value[:-1]
     if not number.isascii() or not number.isdigit() or value[-1:] not in _AGE_UNITS:
         return 0
@@ -251,7 +251,7 @@ def age_ms(value: str) -> int:
 
 
 def is_routing_key(text: str) -> bool:
-    """Whether a delivery can say that it was published with this key."""
+    """Whether a delivery can carry this routing key."""
     return len(text.encode(errors="surrogatepass")) <= SHORTSTR_MAX_BYTES
 
 
@@ -294,7 +294,7 @@ def _type_fault(value: object) -> str:
 
 
 def check_consumer_arguments(arguments: Table, queue: str, vhost: str) -> None:
-    """Raises PreconditionFailed for an argument of basic.consume with a value that it cannot have."""
+    """Raises PreconditionFailed for an argument of basic.consume with an invalid value."""
     where = f"queue '{queue}' in vhost '{vhost}'"
     for name in ("x-priority", "x-consumer-timeout"):
         value = arguments.get(name, 0)
@@ -322,7 +322,7 @@ def check_consumer_arguments(arguments: Table, queue: str, vhost: str) -> None:
 
 
 def is_reader(name: str) -> bool:
-    """Whether the place of a stream's reader can be kept under this name."""
+    """Whether a stream reader's offset can be stored under this name."""
     try:
         return 0 < len(name.encode()) <= SHORTSTR_MAX_BYTES
     except UnicodeEncodeError:
@@ -330,14 +330,14 @@ def is_reader(name: str) -> bool:
 
 
 def is_stream_offset(wanted: object) -> bool:
-    """Whether a consumer of a stream can begin there: at a name, a number, a time, or a time ago."""
+    """Whether a stream's consumer can begin there: at a named offset, a number, a time, or an age."""
     if isinstance(wanted, str):
         return wanted in ("first", "last", "next") or is_age(wanted)
     return isinstance(wanted, (int, Timestamp)) and not isinstance(wanted, bool)
 
 
 def check_same(what: str, name: str, vhost: str, attribute: str, received: object, current: object) -> None:
-    """Raises RabbitMQ's 406 when a declaration differs from what is there in one attribute."""
+    """Raises RabbitMQ's 406 if a declaration differs from the existing object in one attribute."""
     if received != current:
         raise PreconditionFailed(
             f"inequivalent arg '{attribute}' for {what} '{name}' in vhost '{vhost}': "
@@ -348,7 +348,10 @@ def check_same(what: str, name: str, vhost: str, attribute: str, received: objec
 def check_same_arguments(
     what: str, name: str, vhost: str, keys: tuple[str, ...], received: Table, current: Table
 ) -> None:
-    """The same for the arguments a declaration is compared by; a value that only one side has is told with its type."""
+    """Raises RabbitMQ's 406 if a declaration differs in one of the arguments `keys`.
+
+    The error names the type of a value that only one side has.
+    """
     for key in keys:
         mine, theirs = current.get(key), received.get(key)
         if mine is None or theirs is None:
@@ -364,7 +367,7 @@ def check_same_arguments(
 
 
 def check_same_table(what: str, name: str, vhost: str, received: Table, current: Table) -> None:
-    """The same for all arguments of both: the specification knows no argument that would not matter."""
+    """Raises RabbitMQ's 406 if a declaration differs in any argument: the specification lets none be ignored."""
     check_same_arguments(what, name, vhost, tuple(sorted({*received, *current} - {"x-paused"})), received, current)
 
 
@@ -375,12 +378,12 @@ def _plain(value: object) -> str:
 
 
 def _typed(value: object) -> str:
-    """How RabbitMQ's texts tell an argument that only one side has; the other side's is "none"."""
+    """Return how RabbitMQ's error texts describe an argument that only one side has. The other side's is "none"."""
     return "none" if value is None else f"the value '{_plain(value)}' of type '{type_name(value)}'"
 
 
 def type_name(value: object) -> str:
-    """What RabbitMQ's texts call the type of an argument's value."""
+    """Return the name of a value's type in RabbitMQ's error texts."""
     if value is None:
         return "void"
     if isinstance(value, bool):

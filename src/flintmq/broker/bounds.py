@@ -1,11 +1,11 @@
-"""How long names and tables of definitions may be, whichever way they come in.
+"""Bounds on names and tables of definitions, for every way in which they reach the broker.
 
-AMQP 0-9-1 sets these bounds by itself: a name is a short string, and a table fits a frame. The HTTP API, definitions
-files, the configuration and AMQP 1.0 have no such bounds, and what they let in would be what no client of AMQP 0-9-1
-can be told of. So the broker checks them, once, below all of these.
+AMQP 0-9-1 sets these bounds by its encoding: a name is a short string, and a table fits a frame. The HTTP API,
+definitions files, the configuration and AMQP 1.0 have no such bounds, and could define what no client of AMQP 0-9-1 can
+be sent. The broker therefore checks the bounds once, below all of them.
 
-Every function returns what is wrong, in words for whoever sent it, or "" where nothing is: each caller has its own
-type of error.
+The functions `..._fault` return a text for the sender, or "" if there is no fault: each caller raises its own type of
+error.
 """
 
 from typing import Final
@@ -25,14 +25,14 @@ from flintmq.broker.message import Table
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 _UINT64_MAX: Final = 2**64 - 1
-# What a number, or any other value of a fixed size, takes in a table: its type and eight bytes.
+# The size in a table of a number, or of any other value of fixed size: its type and eight bytes.
 _FIXED_BYTES: Final = 9
 # The type and the length in front of a text, a list or a table.
 _LENGTH_BYTES: Final = 5
 
 
 def name_fault(what: str, name: str) -> str:
-    """What is wrong with a name or a routing key: it is no short string (amqp-0-9-1 §4.2.5.3)."""
+    """Return the fault of a name or routing key that is not a short string (amqp-0-9-1 §4.2.5.3), or ""."""
     if len(name) * 3 <= SHORTSTR_MAX_BYTES and name.isascii():
         return ""
     try:
@@ -45,21 +45,21 @@ def name_fault(what: str, name: str) -> str:
 
 
 def check_name(what: str, name: str) -> None:
-    """Raises PreconditionFailed where `name_fault` finds something."""
+    """Raises PreconditionFailed if `name_fault` finds a fault."""
     fault = name_fault(what, name)
     if fault:
         raise PreconditionFailed(fault)
 
 
 def short(name: str) -> str:
-    """As much of a routing key as a delivery can say: of one that is too long, what stands in front."""
+    """Return a routing key, cut to the length that a delivery can carry."""
     if not name_fault("", name):
         return name
     return name.encode(errors="replace")[:SHORTSTR_MAX_BYTES].decode(errors="ignore")
 
 
 def value_fault(what: str, value: object, most: int = ARGUMENTS_MAX_BYTES) -> str:
-    """What is wrong with a table, or with anything that JSON can say: too large, too deep, or names too long."""
+    """Return the fault of a table or JSON value that is too large or deep, or has too long names; "" if none."""
     if isinstance(value, dict) and not value:
         return ""
     size: i64 = 0
@@ -99,12 +99,12 @@ def value_fault(what: str, value: object, most: int = ARGUMENTS_MAX_BYTES) -> st
 
 
 def integer_fault(what: str, number: int) -> str:
-    """What is wrong with a number that definitions keep in a column of its own: it does not fit 64 bits with a sign."""
+    """Return the fault of a number that does not fit a signed 64-bit column of the definitions, or ""."""
     return "" if _INT64_MIN <= number <= _INT64_MAX else f"{what} is from -2**63 to 2**63 - 1, not {_shown(number)}"
 
 
 def check_arguments(what: str, arguments: Table) -> None:
-    """Raises PreconditionFailed where `value_fault` finds something in the arguments of a declaration."""
+    """Raises PreconditionFailed if `value_fault` finds a fault in the arguments of a declaration."""
     if arguments:
         fault = value_fault(f"arguments of {what}", arguments)
         if fault:
@@ -126,13 +126,14 @@ def _utf8_size(text: str) -> int:
 
 
 def _shown(number: int) -> str:
-    # One of thousands of digits may not even be written (sys.set_int_max_str_digits).
+    # Python refuses to print a number of thousands of digits (sys.set_int_max_str_digits).
     return str(number) if -(2**80) < number < 2**80 else "a number"
 
 
 def check_room(alarm: str, what: str, arguments: Table) -> None:
-    """Raises ResourceError for something new with large arguments while an alarm is on: what is declared stays in
-    memory. Consumers can still declare what they consume from, so that there is room again.
+    """Raises ResourceError for a new object with large arguments during an alarm: definitions stay in memory.
+
+    Consumers can still declare what they consume from, because consuming makes room.
     """
     if alarm and arguments:
         fault = value_fault(f"arguments of {what}", arguments, ARGUMENTS_IN_ALARM_MAX_BYTES)

@@ -1,4 +1,4 @@
-"""The broker: virtual hosts over one storage, and the tick that moves what came in to where it goes."""
+"""The broker: virtual hosts over one storage, and the tick that moves messages."""
 
 from dataclasses import replace
 from typing import final
@@ -39,18 +39,18 @@ from flintmq.broker.vhost import VHost, check_vhost_size
 
 @final
 class Broker:
-    """`seed` is all the chance there is: the same one makes the same choices of the same messages."""
+    """All virtual hosts and users. `seed` determines all random choices: the same seed and messages repeat a run."""
 
     def __init__(self, storage: Storage, seed: int = 0) -> None:
         self.storage = storage
-        # What this broker is called where it speaks of itself; whoever knows the machine sets it.
+        # The node's name in answers and logs. The server sets it.
         self.node = "flintmq@localhost"
         self.tick = Tick()
         self.vhosts: dict[str, VHost] = {}
         self.users: dict[str, User] = {}
-        # By virtual host, component and name.
+        # Keys are virtual host, component and name.
         self.parameters: dict[tuple[str, str, str], ParameterRecord] = {}
-        # By name: what this broker makes up once, and keeps to itself.
+        # Keys are names. The broker generates each secret once and exports none.
         self.secrets: dict[str, bytes] = {}
         self._ids = QueueIds(1)
         self._random = RandomSource(seed)
@@ -60,7 +60,7 @@ class Broker:
 
     @property
     def now_ms(self) -> i64:
-        """The time of what is being taken in (Unix time); whoever reads the clock sets it."""
+        """The time of the input that is being handled (Unix time in ms). The server reads the clock and sets it."""
         return self.tick.now_ms
 
     @now_ms.setter
@@ -74,7 +74,7 @@ class Broker:
         return self.put_vhost(VHostRecord(name, dialect.name))
 
     def put_vhost(self, record: VHostRecord) -> VHost:
-        """Make a virtual host, or change what is said of it. Raises ConfigurationError."""
+        """Create or change a virtual host. Raises ConfigurationError for an invalid record."""
         vhost = self.vhosts.get(record.name)
         if vhost is None or vhost.record != record:
             check_vhost_size(record, vhost is None)
@@ -94,7 +94,10 @@ class Broker:
         return vhost
 
     def delete_vhost(self, name: str) -> None:
-        """With all that is in it, its connections and the permissions for it. Raises ConfigurationError."""
+        """Delete a virtual host with its contents, connections and permissions.
+
+        Raises ConfigurationError if it does not exist.
+        """
         vhost = self.vhost(name)
         vhost.remove()
         self.tick.churn.published += vhost.router.published
@@ -113,7 +116,7 @@ class Broker:
         return found
 
     def put_user(self, record: UserRecord) -> User:
-        """Make a user, or change password and tags. Raises ConfigurationError."""
+        """Create a user, or change password and tags. Raises ConfigurationError for an invalid record."""
         user = self.users.get(record.name)
         if user is None or user.record.tags != record.tags:
             check_user_size(record, user is None)
@@ -128,7 +131,10 @@ class Broker:
         return user
 
     def delete_user(self, name: str) -> None:
-        """With its connections and permissions, and what is kept of its links. Raises ConfigurationError."""
+        """Delete a user with connections, permissions and suspended links.
+
+        Raises ConfigurationError if it does not exist.
+        """
         user = self.user(name)
         for connection in list(user.connections):
             connection.disconnect(f"user '{name}' is deleted")
@@ -149,18 +155,18 @@ class Broker:
         self.storage.definitions.put_secret(name, value)
 
     def put_rule(self, rule: Rule) -> None:
-        """Lay down a permission, policy, limit or parameter. Raises ConfigurationError for one that makes no sense."""
+        """Set a permission, policy, limit or parameter. Raises ConfigurationError for an invalid rule."""
         check_rule(rule)
         self._apply(rule)
         self.storage.definitions.put_rule(rule)
 
     def delete_rule(self, rule: Rule) -> None:
-        """Withdraw the rule that this one would replace, if there is one. Raises ConfigurationError."""
+        """Delete the rule that this one would replace, if any. Raises ConfigurationError if its owner is missing."""
         self._withdraw(rule)
         self.storage.definitions.delete_rule(rule)
 
     def apply_policies(self, most: i64) -> bool:
-        """Compare so many names with a change of policies that is under way; returns whether there are others left."""
+        """Compare at most `most` names with a pending change of policies. Returns whether names are left."""
         changes = self.tick.policy_changes
         if changes and not changes[0].step(most):
             changes.popleft()
@@ -200,7 +206,7 @@ class Broker:
     # -- the tick -----------------------------------------------------------------------------------------------
 
     def page_out(self) -> None:
-        """Memory is low: keep as few messages in it as can be."""
+        """Move as many messages as possible out of memory: memory is low."""
         for vhost in self.vhosts.values():
             for queue in vhost.queues.values():
                 queue.page_out()
@@ -209,14 +215,15 @@ class Broker:
             vhost.stages.page_out()
 
     def dispatch(self) -> bool:
-        """Let time pass, and deliver from every queue that may have something for its consumers.
+        """Run due timers, and deliver from every queue that may have a message for its consumers.
 
-        True when a queue used up its burst: others get their turn, and the sockets theirs, before it goes on.
+        Returns True if a queue used up its burst. Other queues and the sockets then come first before that queue
+        continues.
         """
         tick = self.tick
         if tick.rearranged:
             self._rearrange()
-        # A message whose time is up just now may still be delivered at once: that is what a time of zero asks for.
+        # A message that expires in this very ms may still be delivered: a time to live of 0 asks for exactly that.
         tick.expiries.run(tick.now_ms - 1)
         tick.timers.run(tick.now_ms)
         more = self._publish_staged() if tick.stages else False
@@ -226,14 +233,14 @@ class Broker:
         tick.expiries.run(tick.now_ms)
         if tick.dead_letters or tick.discarded or tick.roomy:
             more |= self._dead_letters.publish()
-            # They may live no time, either, where they come to.
+            # Messages that arrived here may also have a time to live of 0.
             more |= self._dispatch_ready()
         if tick.tap is not None:
             tick.tap.end_dispatch()
         while tick.unused:
             queue = tick.unused.pop()
             vhost = self.vhosts.get(queue.vhost)
-            # It may have gone with its virtual host in this very tick.
+            # The stream may have been deleted with its virtual host in this tick.
             if vhost is not None:
                 vhost.remove_queue(queue)
         while tick.ended:
@@ -241,14 +248,14 @@ class Broker:
             if ending.is_over:
                 self.vhosts[ending.ended_queue.vhost].remove_queue(ending.ended_queue)
         if tick.deferred:
-            # Last: nothing else may come to those streams before the batch is handed over.
+            # Offsets are read last: nothing may be appended to those streams between this and the end of the batch.
             offsets: dict[int, int] = {}
             for work in tick.deferred:
                 work.plan(offsets)
         return more
 
     def _publish_staged(self) -> bool:
-        """Batches that are committed go on to their queues, so many messages a tick."""
+        """Move messages of committed batches to their queues, a bounded number per tick."""
         stages = self.tick.stages
         self.tick.stages = []
         share: i64 = max(1, STAGE_STEP_MESSAGES // len(stages))
@@ -258,12 +265,15 @@ class Broker:
             while stages:
                 more |= stages.pop().step(share)
         finally:
-            # One that fails must not take along those behind it.
+            # A stage that raises must not remove the ones behind it from the list.
             self.tick.stages += stages
         return more
 
     def on_committed(self) -> bool:
-        """The batch of a tick was handed over, and nothing was taken in since. True when another tick has to follow."""
+        """The tick's batch was handed to the storage, and no input was handled since.
+
+        True if another tick has to follow.
+        """
         deferred = self.tick.deferred
         if not deferred:
             return False
@@ -283,11 +293,11 @@ class Broker:
 
     @property
     def dead_letter_count(self) -> int:
-        """How many wait to be published."""
+        """The number of dead letters that wait to be published."""
         return len(self.tick.dead_letters)
 
     def publish_given_up(self, since: int) -> None:
-        """Those that consumers made since there were so many, in the group of the journal that is open."""
+        """Publish dead letters that consumers caused, of those behind the first `since`, in the open journal group."""
         self._dead_letters.publish_given_up(since)
 
     def _dispatch_ready(self) -> bool:
@@ -303,31 +313,31 @@ class Broker:
         try:
             while turn:
                 if WORK.spent > enough:
-                    # To ask whom messages suit took so long that the others have their turn in the next tick.
+                    # The selectors took so much work that the other queues get their turn in the next tick.
                     more = True
                     break
                 queue = turn.pop()
                 if not queue.is_due:
-                    # It was on both lists, or has been dispatched for somebody who could not wait.
+                    # The queue was on both lists, or was dispatched for a consumer that could not wait.
                     continue
                 queue.dispatched()
                 if queue.dispatch():
                     queue.touch()
                     more = True
         finally:
-            # A queue that fails must not take along those behind it.
+            # A queue that raises must not remove the ones behind it from the list.
             turn.reverse()
             ready[:0] = turn
         return more
 
     @property
     def has_ready(self) -> bool:
-        """Whether a queue may have something to deliver."""
+        """Whether any queue may have a message to deliver."""
         return bool(self.tick.ready) or bool(self.tick.in_turn)
 
     @property
     def next_due_ms(self) -> int:
-        """When `dispatch` has something to do even if nothing comes (Unix time in ms); 0 for never."""
+        """The time at which `dispatch` has work even if nothing arrives (Unix time in ms), 0 for never."""
         due_ms, expires_ms = self.tick.timers.next_ms, self.tick.expiries.next_ms
         return min(due_ms, expires_ms) if due_ms != NEVER and expires_ms != NEVER else max(due_ms, expires_ms)
 
@@ -339,7 +349,10 @@ class Broker:
             stream.synced()
 
     def note_undelivered(self) -> None:
-        """All connections are closed, and the storage will be: messages that nobody has had will not be flagged."""
+        """Note in the journal which messages were never delivered, so that a restart does not flag them as redelivered.
+
+        Called when all connections are closed and the storage is still open.
+        """
         for vhost in self.vhosts.values():
             for queue in vhost.queues.values():
                 if isinstance(queue, EntryQueue):
@@ -348,7 +361,7 @@ class Broker:
     # -- start-up -----------------------------------------------------------------------------------------------
 
     def recover(self, definitions: Definitions) -> int:
-        """Build everything from storage, before the first connection; returns how many messages were found."""
+        """Restore everything from storage before the first connection. Returns how many messages were found."""
         queues = self.restore(definitions)
         noting = {
             *[record.id for record in definitions.termini],
@@ -359,20 +372,20 @@ class Broker:
         count = 0
         for queue_id, entry in self.storage.recover(set(queues), noting):
             queues[queue_id].restore(entry)
-            # Others are notes: of messages that were there before, and of who has some.
+            # The other records are notes, about messages that existed before or that somebody holds.
             count += queue_id > 0 and queue_id not in noting
         for queue_id, queue in queues.items():
             queue.start_at(self.storage.recovered_next_seq(queue_id))
         for vhost in self.vhosts.values():
             vhost.stages.retire_unowned(self.users)
         if self.tick.has_appended:
-            # How far streams had got is to be on the disk before they go on.
+            # The offsets that streams had reached must be on the disk before the streams continue.
             self.storage.commit()
             self.storage.begin_behind()
         return count
 
     def restore(self, definitions: Definitions) -> dict[int, Recoverable]:
-        """Build all but the messages; returns the queues that may have some in the journal, by id."""
+        """Restore all but the messages. Returns, by id, the queues that may have messages in the journal."""
         self._ids = QueueIds(definitions.next_queue_id)
         self.secrets = dict(definitions.secrets)
         for vhost in definitions.vhosts:
@@ -390,7 +403,8 @@ class Broker:
             queue = self.vhosts[record.vhost].restore_queue(record)
             by_id[record.id] = queue
             if isinstance(queue, ClassicQueue) and queue.dedup is not None:
-                # Before its queue, which takes notes of what it lets go of at the start.
+                # The deduplication notes come before their queue, which takes notes of entries that it drops at the
+                # start.
                 queues[-record.id] = queue.dedup
             if isinstance(queue, Recoverable):
                 queues[record.id] = queue

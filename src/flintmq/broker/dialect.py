@@ -1,7 +1,7 @@
-"""Which of two meanings a virtual host gives to AMQP where the specifications and RabbitMQ differ (docs/dialects.md).
+"""The two dialects of AMQP, for each point in which the specifications and RabbitMQ differ (docs/dialects.md).
 
-`RABBITMQ` is what clients of today expect; `STRICT` is the specifications to the letter. What RabbitMQ merely leaves
-out is no difference: both dialects do it.
+`RABBITMQ` is what clients expect today; `STRICT` follows the specifications to the letter. Parts of the specification
+that RabbitMQ lacks are no difference: both dialects have them.
 """
 
 import re
@@ -11,49 +11,51 @@ from flintmq.base.errors import ConfigurationError, PreconditionFailed, SyntaxFa
 from flintmq.broker import bounds
 from flintmq.broker.message import Table
 
-# The specification's domains exchange-name and queue-name.
+# The specification's domains exchange-name and queue-name limit names to this.
 _NAME_MAX: Final = 127
 _NAME: Final = re.compile(r"[a-zA-Z0-9\-_.:]*")
-# amqp-0-9-1 §4.2.5.5. Its own x-match has a hyphen that this would not allow: names that start as that does may.
+# amqp-0-9-1 §4.2.5.5. The specification's own x-match has a hyphen, which this rule forbids: names that begin like it
+# are allowed.
 _FIELD_NAME_MAX: Final = 128
 _FIELD_NAME: Final = re.compile(r"[a-zA-Z$#][a-zA-Z0-9$#_]*|x-[a-zA-Z0-9$#_\-]*")
 
 
 @final
 class Dialect:
-    """A named answer to each difference; every attribute but the name is true where the specification wins.
+    """A dialect. Each attribute but the name is True if the dialect follows the specification in that point.
 
-    `missing_is_fault`: deleting an exchange or a queue, or unbinding what is not bound, is 404 when it is not there.
-    `failed_unbind_ends_connection`: queue.unbind that fails closes the connection instead of the channel.
+    `missing_is_fault`: deleting a missing exchange or queue, or removing a missing binding, is 404.
+    `failed_unbind_ends_connection`: a failed queue.unbind closes the connection instead of the channel.
     `foreign_tag_is_fault`: cancelling a consumer tag that this channel never had is 530.
-    `checks_names`: names of exchanges and queues are made of letters, digits, hyphen, underscore, period, colon;
-    RabbitMQ takes any, and strips line ends where they are declared, bound or deleted.
-    `checks_field_names`: names in arguments and headers are made of letters, digits, underscore, $ and #.
+    `checks_names`: names of exchanges and queues consist of letters, digits, hyphen, underscore, period, colon;
+    RabbitMQ accepts any, and strips line ends when they are declared, bound or deleted.
+    `checks_field_names`: names in arguments and headers consist of letters, digits, underscore, $ and #.
     `binds_default_exchange`: queues can be bound to the default exchange by further keys.
     `compares_what_is_specified`: redeclared exchanges have to agree in type, durability and all arguments and in
     nothing else, and redeclared queues in all but auto-delete.
-    `unknown_type_ends_connection`: declaring an exchange of a type nobody knows is 503; RabbitMQ's is 406.
-    `withholds_rejected`: what a channel gave back by a reject does not come to it again; RabbitMQ's may.
-    `dead_letters_deleted`: the messages of a queue that is deleted go to its dead-letter exchange.
-    `checks_frames`: what AMQP 1.0 forbids and RabbitMQ lets pass ends the connection, the session or the link: an error
-    without a condition, a frame on a channel without a session, a detach for a handle without a link.
-    `checks_annotations`: a message of AMQP 1.0 with an annotation that nobody here understands, under a key that does
-    not begin with x-opt-, costs its sender the link; RabbitMQ passes it on, as is done here where it begins with x-.
-    `refuses_what_it_loses`: a durable message of AMQP 1.0 is rejected where no queue that it goes to keeps messages
-    over a restart; RabbitMQ accepts it.
-    `ranks_all`: queues without x-max-priority tell priorities 0 to 9 apart; RabbitMQ's classic queues tell none, and
-    its quorum queues 0 to 31.
-    `frame_max_is_whole`: a frame has frame-max bytes, its head and end octet included; in RabbitMQ's its payload may.
+    `unknown_type_ends_connection`: declaring an exchange of an unknown type is 503; in RabbitMQ it is 406.
+    `withholds_rejected`: a message that a channel requeued by a reject does not return to it; in RabbitMQ it may.
+    `dead_letters_deleted`: the messages of a deleted queue go to its dead letter exchange.
+    `checks_frames`: frames that AMQP 1.0 forbids and RabbitMQ accepts end the connection, the session or the link: an
+    error without a condition, a frame on a channel without a session, a detach for a handle without a link.
+    `checks_annotations`: a message of AMQP 1.0 with an unknown annotation whose key does not begin with x-opt- ends its
+    sender's link; RabbitMQ passes on every annotation whose key begins with x-.
+    `refuses_what_it_loses`: a durable message of AMQP 1.0 is rejected if none of its queues keeps messages over a
+    restart; RabbitMQ accepts it.
+    `ranks_all`: queues without x-max-priority distinguish the priorities 0 to 9; RabbitMQ's classic queues distinguish
+    none, and its quorum queues 0 to 31.
+    `frame_max_is_whole`: frame-max limits the whole frame with head and end octet; in RabbitMQ it limits the payload.
     `opens_to_refuse`: a connection of AMQP 1.0 that may not enter the virtual host is opened, and closed with a reason;
-    RabbitMQ hangs up, and its clients, which take what was opened for something to recover, rely on that.
-    `holds_responses`: an answer of AMQP 1.0's /management waits until there is credit for it; in RabbitMQ, a request
-    without credit for its answer ends the session.
-    `bars_undeliverable`: a message that a receiver of AMQP 1.0 modifies with undeliverable-here is for other receivers;
-    RabbitMQ's is dead-lettered.
-    `passive_without_answer_is_void`: a passive declare with no-wait has no effect; RabbitMQ's can be 404.
-    `unacknowledged_protect`: if-empty keeps a queue that has messages in clients' hands; RabbitMQ counts what is ready.
-    `stops_publishers_by_flow`: a publisher that connection.blocked says nothing to is asked to stop by channel.flow;
-    clients made for RabbitMQ do not expect that: theirs just wait.
+    RabbitMQ disconnects, and its clients rely on that: they try to recover connections that were opened.
+    `holds_responses`: a response of AMQP 1.0's /management waits for credit; in RabbitMQ, a request without credit for
+    its response ends the session.
+    `bars_undeliverable`: a message that a receiver of AMQP 1.0 modifies with undeliverable-here goes to other
+    receivers; RabbitMQ dead-letters it.
+    `passive_without_answer_is_void`: a passive declare with no-wait has no effect; in RabbitMQ it can be 404.
+    `unacknowledged_protect`: unacknowledged messages keep a queue from being deleted with if-empty; RabbitMQ only
+    counts ready messages.
+    `stops_publishers_by_flow`: a publisher that does not understand connection.blocked is stopped by channel.flow;
+    clients made for RabbitMQ do not expect that, and simply wait.
     `prefetch_spans_channel`: basic.qos limits a channel, and with `global` the connection; RabbitMQ's limits each
     consumer, and with `global` the channel.
     """
@@ -84,7 +86,7 @@ class Dialect:
         self.holds_responses = specified
 
     def check_name(self, what: str, name: str) -> None:
-        """Raises PreconditionFailed for a name that an exchange or a queue must not have."""
+        """Raises PreconditionFailed if an exchange or queue must not have this name."""
         bounds.check_name(f"{what} name", name)
         if self.checks_names and (len(name) > _NAME_MAX or not _NAME.fullmatch(name)):
             raise PreconditionFailed(
@@ -93,7 +95,7 @@ class Dialect:
             )
 
     def check_field_names(self, table: Table) -> None:
-        """Raises SyntaxFault when a table, or one within it, has a field of a name that it must not have."""
+        """Raises SyntaxFault if a table, or one nested in it, has a forbidden field name."""
         if not self.checks_field_names:
             return
         for name, value in table.items():
@@ -112,7 +114,7 @@ DIALECTS: Final = {dialect.name: dialect for dialect in (RABBITMQ, STRICT)}
 
 
 def dialect_named(name: str) -> Dialect:
-    """Raises ConfigurationError for a name that is none of a dialect."""
+    """Return the dialect of this name. Raises ConfigurationError if there is none."""
     found = DIALECTS.get(name)
     if found is None:
         raise ConfigurationError(f"dialect '{name}' is unknown: there are {' and '.join(sorted(DIALECTS))}")

@@ -1,7 +1,7 @@
-"""What of a message has a name: its headers by theirs, its properties by `properties.NAME` or as JMS calls them.
+"""Named fields of messages: headers by name, properties as `properties.NAME` or by their JMS names.
 
-Selectors, message groups and last-value queues all name fields like this. Filters of AMQP 1.0 name fields of the
-properties section, which have their types there.
+Selectors, message groups and last-value queues use these names. Filters of AMQP 1.0 name fields of the properties
+section, with the types that these have in AMQP 1.0.
 """
 
 from typing import Final, final
@@ -11,7 +11,8 @@ from flintmq.base.work import WORK
 from flintmq.broker.message import ContentCodec, Message, Table
 
 _PREFIX: Final = "properties."
-# The properties of AMQP 0-9-1, and those that AMQP 1.0 has beside them; a codec says what is nearest to the others'.
+# The properties of AMQP 0-9-1, and those that only AMQP 1.0 has. Each codec returns the nearest property of its own
+# protocol.
 _PROPERTIES: Final = (
     "content_type",
     "content_encoding",
@@ -33,7 +34,7 @@ _PROPERTIES: Final = (
     "group_sequence",
     "reply_to_group_id",
 )
-# amqp-1.0 part 3 §3.2.4.
+# The fields of the properties section (amqp-1.0 part 3 §3.2.4).
 SECTION_FIELDS: Final = (
     "message_id",
     "user_id",
@@ -49,7 +50,7 @@ SECTION_FIELDS: Final = (
     "group_sequence",
     "reply_to_group_id",
 )
-# JMS 2.0 §3.8.1.1: the header fields that a selector may name.
+# The header fields that a selector may name (JMS 2.0 §3.8.1.1).
 _JMS: Final = {
     "JMSCorrelationID": "correlation_id",
     "JMSDeliveryMode": "delivery_mode",
@@ -59,10 +60,10 @@ _JMS: Final = {
     "JMSType": "type",
 }
 
-# Characters of a key that are put together in one unit of work.
+# Characters of a key that are assembled in one unit of work.
 _KEY_PER_UNIT: Final = 4_096
 
-# How a field is found.
+# The ways in which a field is read.
 _HEADER: Final = 0
 _PROPERTY: Final = 1
 _DELIVERY_MODE: Final = 2
@@ -71,7 +72,7 @@ _PRIORITY: Final = 3
 
 @final
 class _LastRead:
-    """The headers decoded last: many questions are asked of one message, and publishers repeat themselves."""
+    """A cache of the headers decoded last: one message is asked many times, and publishers repeat headers."""
 
     def __init__(self) -> None:
         self.codec: ContentCodec | None = None
@@ -84,9 +85,9 @@ _LAST: Final = _LastRead()
 
 @final
 class Field:
-    """One field, by its name. Raises PreconditionFailed for a property there is not.
+    """A named field. Raises PreconditionFailed for an unknown property.
 
-    With `is_header`, the name is a header's whatever it looks like.
+    With `is_header`, the name is always a header's.
     """
 
     def __init__(self, name: str, is_header: bool = False) -> None:
@@ -109,11 +110,11 @@ class Field:
                 raise PreconditionFailed(f"there is no property '{self._key}'; there are {', '.join(_PROPERTIES)}")
 
     def is_there(self, message: Message) -> bool:
-        """Whether a message has this header, if it is one."""
+        """Whether a message has this header; False if the field is not a header."""
         return self._key in headers_of(message)
 
     def read(self, message: Message) -> object:
-        """The field's value; None where the message has none."""
+        """Return the field's value, or None if the message has none."""
         found_by = self._found_by
         if found_by == _HEADER:
             return headers_of(message).get(self._key)
@@ -126,7 +127,7 @@ class Field:
 
 @final
 class SectionField:
-    """One of SECTION_FIELDS, as it would be in AMQP 1.0: text, a number, or bytes (binary and UUID)."""
+    """One of SECTION_FIELDS, with its type in AMQP 1.0: text, number, or bytes (binary and UUID)."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -136,7 +137,7 @@ class SectionField:
 
 
 def headers_of(message: Message) -> Table:
-    """A message's headers, for a look only: others who ask about the same message get the same table."""
+    """Return a message's headers, shared with other callers: the caller must not change them."""
     last = _LAST
     if last.properties is not message.properties or last.codec is not message.codec:
         last.headers = message.codec.headers(message.properties)
@@ -146,7 +147,7 @@ def headers_of(message: Message) -> Table:
 
 
 def key_of(field: Field, message: Message) -> str | None:
-    """A field's value as a key: the same text for equal values of one type. None where there is none."""
+    """Return a field's value as text that is the same for equal values of one type, or None without a value."""
     value = field.read(message)
     if value is None:
         return None

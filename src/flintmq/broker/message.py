@@ -1,26 +1,26 @@
-"""A message as the broker sees it. The broker never looks into the bytes: it asks the codec that came with them."""
+"""Messages and entries. The broker never parses content itself: the codec that came with a message does."""
 
 from abc import abstractmethod
 from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
-# What a table of headers or arguments can hold: str, bytes, bool, int, float, Decimal, Timestamp, None, nested
-# tables and lists of these.
+# A table of headers or arguments. Values are str, bytes, bool, int, float, Decimal, Timestamp, None, and tables and
+# lists of these.
 Table = dict[str, object]
 
 
-# A time to live that never ends.
+# A time to live without an end.
 FOREVER: Final = -1
 
-# What a message can tell a queue to do.
+# Commands that a message can give to a queue.
 PAUSE: Final = "pause"
 RESUME: Final = "resume"
 
 
 # The priority of a message that states none.
 UNSTATED: Final = -1
-# From so many levels on, AMQP 1.0 counts priorities from 0, as AMQP 0-9-1 always does.
+# With at least this many levels, AMQP 1.0 counts priorities from 0, as AMQP 0-9-1 always does.
 _TEN_LEVELS: Final = 10
 
 
@@ -29,19 +29,18 @@ _TEN_LEVELS: Final = 10
 class MessageOptions:
     """What a message's properties ask of a queue, decoded once for all messages with the same properties.
 
-    `priority` is UNSTATED where the message has none: which level that is the queue says.
+    `priority` is UNSTATED if the message has none: the queue then chooses the level.
 
-    `ttl_ms` is FOREVER where the message does not expire. `delay_ms` is how long queues hold it back; with `until_ms`
-    (Unix time) they do so up to that moment instead. `is_plain` says that none of this is asked for, and no priority
-    above 0.
+    `ttl_ms` is FOREVER if the message does not expire. `delay_ms` is how long queues hold it back; `until_ms` (Unix
+    time) is the moment until which they do. `is_plain` means that none of this is set, and no priority above 0.
 
-    With `is_centred`, 4 is the priority in the middle of those that a queue tells apart, as AMQP 1.0 has it; without, 0
-    is the lowest, and a queue with few of them takes all others for its highest.
+    With `is_centred`, 4 is the middle of a queue's priorities, as in AMQP 1.0. Without it, 0 is the lowest priority,
+    and a queue takes priorities above its highest level for the highest.
 
-    `cancels` is the message-id of one that is held back and shall not be delivered; a message that says so `is_command`
-    to the queues it goes to, and is not put on them. So is one with a `command`: PAUSE or RESUME.
+    `cancels` is the message-id of a held-back message that shall not be delivered. A message with it, or with a
+    `command` (PAUSE or RESUME), `is_command`: queues obey it and do not store it.
 
-    `hidden_keys` are the routing keys of BCC, which are not in the properties any more that queues keep.
+    `hidden_keys` are the routing keys of BCC, which are removed from the stored properties.
     """
 
     def __init__(
@@ -67,9 +66,9 @@ class MessageOptions:
         self.is_plain = priority <= 0 and ttl_ms == FOREVER and delay_ms == 0 and until_ms == 0
 
     def level(self, highest: i64) -> i64:
-        """A stated priority, as far as a queue whose levels are 0 to `highest` tells priorities apart."""
+        """Return the level of a stated priority on a queue with the levels 0 to `highest`."""
         if self.is_centred and highest < _TEN_LEVELS - 1:
-            # amqp-1.0 part 3 §3.2.1: with n levels, the lowest is 5 - ceil(n/2), and all below are one with it.
+            # amqp-1.0 part 3 §3.2.1: with n levels, the lowest is 5 - ceil(n/2), and lower priorities count as it.
             lowest: i64 = 5 - (highest + 2) // 2
             return min(highest, max(0, self.priority - lowest))
         return min(highest, self.priority)
@@ -81,11 +80,11 @@ PERSISTENT: Final = MessageOptions(True)
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ContentCodec:
-    """Reads features out of encoded content, only when a feature needs them. One per wire format.
+    """Decodes parts of encoded content when a feature needs them. There is one codec per wire format.
 
-    `format` is the number the journal keeps beside the content, so that it is decoded the same way after a restart.
-    `nothing` are properties that say nothing. `properties_max` is how long they may become by what the broker or a
-    consumer adds, 0 for any length: longer ones could be sent to nobody. With `dates_deaths`, deaths in the header
+    `format` is the number that the journal stores with the content, so that it is decoded the same way after a restart.
+    `nothing` is the encoding of no properties. `properties_max` is the length that properties may reach when the broker
+    or a consumer adds to them, 0 for any: longer ones could not be sent. With `dates_deaths`, deaths in the header
     x-death have a "first-time" and a "last-time", in milliseconds.
     """
 
@@ -96,43 +95,43 @@ class ContentCodec:
 
     @abstractmethod
     def headers(self, properties: bytes) -> Table:
-        """The application headers; empty when there are none."""
+        """Return the application headers, empty if there are none."""
 
     @abstractmethod
     def property_text(self, properties: bytes, name: str) -> str:
-        """The property correlation_id, message_id, user_id, expiration or timestamp as text; empty without it."""
+        """Return correlation_id, message_id, user_id, expiration or timestamp as text, or "" if it is not set."""
 
     @abstractmethod
     def property_value(self, properties: bytes, name: str) -> object:
-        """The property that AMQP 0-9-1 calls by this name (content_type, timestamp...); None when there is none.
+        """Return a property by its name in AMQP 0-9-1 (content_type, timestamp...), or None if it is not set.
 
-        Those that only AMQP 1.0 has (to, subject, group_id...) have the names they have there.
+        Properties that only AMQP 1.0 has (to, subject, group_id...) go by their names there.
         """
 
     def section_value(self, properties: bytes, name: str) -> object:
-        """The field of the properties section that AMQP 1.0 calls by this name, or "priority"; None without it.
+        """Return a field of the properties section of AMQP 1.0, or "priority"; None if it is not set.
 
-        It has the type that it has there: text, a number, or bytes, which stand for UUIDs, too.
+        The value has its type in AMQP 1.0: text, a number, or bytes, also for UUIDs.
         """
         return None
 
     @abstractmethod
     def options(self, properties: bytes) -> MessageOptions:
-        """What the properties ask of a queue."""
+        """Return what the properties ask of a queue."""
 
     @abstractmethod
     def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:
-        """The same properties with these headers and no others, and perhaps without a time to live."""
+        """Return the properties with these headers only, and without a time to live unless `keeps_expiration`."""
 
     def annotated(self, properties: bytes, annotations: Table) -> bytes:
-        """The same properties with what a consumer says of the message, in place of what they say under these names.
+        """Return the properties with a consumer's message annotations, which replace those of the same names.
 
-        (amqp-1.0 §3.4.5 message-annotations)
+        See message-annotations in amqp-1.0 part 3 §3.4.5.
         """
         return self.edited(properties, {**self.headers(properties), **annotations}, True)
 
     def failed(self, properties: bytes, times: int) -> bytes:
-        """The same properties where the message was delivered in vain so often, if they have a place to say so."""
+        """Return the properties with a count of failed deliveries, if the format has a field for it."""
         return properties
 
 
@@ -141,7 +140,7 @@ class ContentCodec:
 class Address:
     """An exchange and a routing key, shared by all messages sent there.
 
-    `encoded` belongs to the gateway: the pair as its wire format writes it, made once.
+    `encoded` belongs to the gateway: the pair in its wire format, encoded once.
     """
 
     def __init__(self, exchange: str, routing_key: str, encoded: bytes = b"") -> None:
@@ -153,10 +152,10 @@ class Address:
 @final
 @mypyc_attr(acyclic=True)
 class Message:
-    """What was published: immutable, and shared by all queues it went to.
+    """A published message: immutable, and shared by all queues that have it.
 
-    `properties` and `body` are the publisher's bytes, in the format `codec` understands. `timestamp_ms` is when the
-    broker received it (Unix time). `origin` is the number of the connection it came by, 0 where that is not known.
+    `properties` and `body` are the publisher's bytes, in the format of `codec`. `timestamp_ms` is when the broker
+    received it (Unix time in ms). `origin` is the number of the publisher's connection, 0 if unknown.
     """
 
     def __init__(
@@ -178,26 +177,25 @@ class Message:
         self.origin: i64 = origin
 
 
-# Where an entry is. Only those that are ready may be taken from a queue's store.
+# The states of an entry. Only READY entries may be taken from a queue's store.
 READY: Final = 0
 ACQUIRED: Final = 1
-# Taken out from the middle of a store, which will notice when it comes to it.
+# Removed from the middle of a store, which notices when it reaches the entry.
 REMOVED: Final = 2
-# Acquired, and given back by its consumer because no frame can hold it: its queue gives it up.
+# Acquired, and returned because no frame can hold it: its queue gives it up.
 UNSENDABLE: Final = 3
 
 
 @final
 @mypyc_attr(acyclic=True)
 class Entry:
-    """A message on one queue: its place there and what happened to it.
+    """A message on one queue, with its place and delivery history.
 
-    `seq` grows by one per entry of a queue and is never reused; `position` is a number of the same kind, by which ready
-    entries are in order. `segment` is the journal segment that holds it, 0
-    while it is in memory only; `slot`, its place there, is the journal's own. `expires_ms` is when it does (Unix
-    time), 0 for never. `returns` counts how often it came back from a consumer that had failed with it, as far as is
-    known (see settlement.py). `avoid` is the consumer that rejected it last, while it waits on its queue: another one
-    gets it if there is one.
+    `seq` grows by one per entry of a queue and is never reused; `position` is the number that orders ready entries.
+    `segment` is the journal segment that holds the entry, 0 while it is in memory only; `slot`, the place in the
+    segment, belongs to the journal. `expires_ms` is when the entry expires (Unix time in ms), 0 for never. `returns`
+    counts known returns from consumers that failed with it (see settlement.py). `avoid` is the consumer that rejected
+    the entry last, while the entry is on its queue: another consumer gets it if there is one.
     """
 
     def __init__(self, message: Message, seq: i64) -> None:

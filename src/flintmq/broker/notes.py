@@ -1,7 +1,7 @@
-"""Notes in the journal: what somebody has to know again after a restart.
+"""Notes in the journal: facts to restore at the next start.
 
-They are on a queue of their own, which nobody consumes from, and are written and dropped in the same groups and
-batches as the messages they are about.
+The notes of one owner are entries of a queue that nobody consumes from. They are written and dropped in the same groups
+and batches as the messages that they are about.
 """
 
 from typing import Final, final
@@ -16,7 +16,7 @@ _NOWHERE: Final = Address("", "")
 
 @final
 class NoteCodec(ContentCodec):
-    """A note is a body only."""
+    """The codec of notes, which are a body without properties."""
 
     format = 0
 
@@ -41,7 +41,7 @@ NOTE_CODEC: Final = NoteCodec()
 
 @final
 class Notes:
-    """The notes of the queue `queue_id`."""
+    """Writes and drops the notes of the queue `queue_id`."""
 
     def __init__(self, queue_id: int, journal: Journal) -> None:
         self._id = queue_id
@@ -61,11 +61,11 @@ class Notes:
         self._journal.settle(self._id, note)
 
     def drop_runs(self, places: PlacesOfPage) -> None:
-        """The same for notes of which nothing is at hand but this."""
+        """Drop notes of which only the places in the journal are known."""
         self._journal.settle_runs(self._id, places.seqs, places.slots)
 
     def begin_group(self) -> None:
-        """What is noted, and what happens to messages, is found whole after a crash, or not at all."""
+        """Open a group: after a crash, all that is staged until `end_group` is restored, or nothing of it."""
         self._journal.begin_group()
 
     def end_group(self) -> None:

@@ -1,9 +1,8 @@
-"""Patterns of names, as administrators write them for permissions and policies; matched in linear time.
+"""Patterns of names in permissions and policies, matched in linear time.
 
-A pattern is found anywhere in a name unless it says `^` and `$` itself. The names come from clients, so a pattern that
-a backtracking engine takes seconds over would be a way to stop the broker: RE2 has none of these. What it leaves out
-and administrators write nevertheless are exceptions at the beginning, as in `^(?!amq)`: these are taken off here and
-matched for themselves.
+A pattern matches anywhere in a name unless it has `^` and `$`. Names come from clients, so a pattern on which a
+backtracking engine spends seconds would let clients stop the broker: RE2 has no such patterns. RE2 lacks lookaheads,
+which administrators use at the beginning, as in `^(?!amq)`: they are removed here and matched separately.
 """
 
 from typing import Final, final
@@ -12,17 +11,17 @@ import re2
 
 from flintmq.base.errors import ConfigurationError
 
-# RabbitMQ's.
+# RabbitMQ's limit.
 PATTERN_MAX_CHARACTERS: Final = 1_024
 
 _OPTIONS: Final = re2.Options()
-# It would write to standard error by itself.
+# RE2 would otherwise write to standard error.
 _OPTIONS.log_errors = False
 
 
 @final
 class Pattern:
-    """Raises ConfigurationError for a text that is no pattern, or one of an unbounded kind."""
+    """A compiled pattern. Raises ConfigurationError if the text is no valid pattern or asks for unbounded work."""
 
     def __init__(self, text: str, ignoring_case: bool = False) -> None:
         self.text = text
@@ -40,12 +39,12 @@ class Pattern:
                     return False
             return self._pattern.search(name) is not None
         except UnicodeEncodeError:
-            # A name that is no text is not one that anybody wrote a pattern for.
+            # A name that is not valid text matches no pattern.
             return False
 
 
 def literal(text: str) -> str:
-    """A pattern for this text and no other."""
+    """Return a pattern that matches this text only."""
     return str(re2.escape(text))
 
 
@@ -62,7 +61,10 @@ def _compiled(pattern: str, whole: str) -> "re2._Regexp":
 
 
 def _conditions(text: str) -> tuple[str, list[tuple[bool, str]]]:
-    """The pattern without the lookaheads after its `^`, and these: whether each is wanted, and its pattern."""
+    """Split off the lookaheads behind a pattern's `^`.
+
+    Returns the rest, and for each: whether it is positive, its pattern.
+    """
     if not text.startswith(("^(?!", "^(?=")):
         return text, []
     conditions: list[tuple[bool, str]] = []
@@ -74,13 +76,13 @@ def _conditions(text: str) -> tuple[str, list[tuple[bool, str]]]:
         conditions.append((rest[2] == "=", f"^(?:{rest[3:end]})"))
         rest = rest[end + 1 :]
     if _group_end(f"({rest})|") != len(rest) + 1 or _has_alternatives(rest):
-        # `^(?!a)b|c` looks ahead in one of its alternatives only.
+        # In `^(?!a)b|c` the lookahead belongs to one alternative only.
         return text, []
     return f"^{rest}", conditions
 
 
 def _group_end(text: str) -> int:
-    """Where the parenthesis at the beginning is closed; -1 if it is not."""
+    """Return the position of the parenthesis that closes the one at the beginning, or -1."""
     depth = 0
     for at, character in _syntax(text):
         if character == "(":
@@ -105,7 +107,7 @@ def _has_alternatives(text: str) -> bool:
 
 
 def _syntax(text: str) -> list[tuple[int, str]]:
-    """The characters that may be syntax, with their places: none that is escaped or in a class."""
+    """Return characters that may be syntax, with their positions: none that is escaped or in a class."""
     found: list[tuple[int, str]] = []
     at = 0
     class_start = -1
@@ -115,7 +117,7 @@ def _syntax(text: str) -> list[tuple[int, str]]:
             at += 2
             continue
         if class_start >= 0:
-            # A bracket that comes first in a class is one of its members.
+            # A bracket that comes first in a class is a member of the class.
             if character == "]" and at > class_start + 1 and text[class_start + 1 : at] != "^":
                 class_start = -1
         elif character == "[":

@@ -1,7 +1,7 @@
-"""What the broker asks of a storage. The broker calls these; only the composition root knows who answers.
+"""The storage interface that the broker requires. Only the composition root knows the implementation.
 
-All calls stage work in memory and return at once. `Storage.commit()` ends a batch; a batch is durable when
-`Storage.durable_batch` has reached its number. Nothing here blocks, except what is said to be for start-up.
+All calls stage work in memory and return at once. `Storage.commit()` ends a batch. A batch is durable when
+`Storage.durable_batch` has reached its number. Nothing here blocks, except calls that are marked as being for start-up.
 """
 
 from abc import abstractmethod
@@ -16,7 +16,7 @@ from flintmq.broker.message import Entry, Message, Table
 
 @dataclass(frozen=True)
 class VHostRecord:
-    """`dialect` is the name of one; an empty `default_queue_type` leaves the choice to the broker."""
+    """A virtual host. `dialect` is a dialect's name; an empty `default_queue_type` leaves the choice to the broker."""
 
     name: str
     dialect: str = "rabbitmq"
@@ -27,9 +27,10 @@ class VHostRecord:
 
 @dataclass(frozen=True)
 class UserRecord:
-    """`hashing_algorithm` says how to read `password_hash`: ours, or one that RabbitMQ's exports name.
+    """A user. `hashing_algorithm` says how to read `password_hash`: this broker's own algorithm, or one of RabbitMQ's.
 
-    `scram` are keys made of the same password, for mechanisms that never show it; empty where it was not seen yet.
+    `scram` are keys derived from the password, for mechanisms that do not transmit it; empty until the broker has seen
+    the password.
     """
 
     name: str
@@ -51,7 +52,7 @@ class ExchangeRecord:
 
 @dataclass(frozen=True)
 class QueueRecord:
-    """`id` is never used again, not even by a queue of the same name: journal records speak of queues by id."""
+    """A queue. `id` is never used again, not even for a queue of the same name: the journal identifies queues by id."""
 
     id: int
     vhost: str
@@ -62,7 +63,7 @@ class QueueRecord:
 
 @dataclass(frozen=True)
 class BindingRecord:
-    """`destination_type` is "queue" or "exchange"."""
+    """A binding. `destination_type` is "queue" or "exchange"."""
 
     vhost: str
     source: str
@@ -74,7 +75,7 @@ class BindingRecord:
 
 @dataclass(frozen=True)
 class PermissionRecord:
-    """What a user may do in a virtual host, as patterns of names."""
+    """A user's permissions in a virtual host, as patterns of names."""
 
     vhost: str
     user: str
@@ -85,7 +86,7 @@ class PermissionRecord:
 
 @dataclass(frozen=True)
 class TopicPermissionRecord:
-    """Which routing keys a user may use at a topic exchange, as patterns."""
+    """The routing keys that a user may use at a topic exchange, as patterns."""
 
     vhost: str
     user: str
@@ -96,7 +97,7 @@ class TopicPermissionRecord:
 
 @dataclass(frozen=True)
 class PolicyRecord:
-    """Arguments for all queues and exchanges with names of a pattern. `operator`: it is one of the operator's."""
+    """A policy: arguments for queues and exchanges whose names match a pattern. `operator`: an operator policy."""
 
     vhost: str
     name: str
@@ -109,7 +110,7 @@ class PolicyRecord:
 
 @dataclass(frozen=True)
 class LimitRecord:
-    """`scope` is "vhost" or "user", and `owner` the name of one."""
+    """A limit. `scope` is "vhost" or "user", and `owner` the name of the vhost or user."""
 
     scope: str
     owner: str
@@ -119,22 +120,22 @@ class LimitRecord:
 
 @dataclass(frozen=True)
 class ParameterRecord:
-    """What an import brought for a component we do not have, kept for the next export. A global one has no vhost."""
+    """A parameter for a component that this broker lacks: imported, and kept for exports. A global one has no vhost."""
 
     vhost: str
     component: str
     name: str
-    # Whatever JSON holds; compiled dataclasses do not know `object`.
+    # Any JSON value; compiled dataclasses do not know `object`.
     value: Any
 
 
-# What an administrator lays down for objects that are or will be there.
+# Settings that an administrator makes for existing and future objects.
 Rule = PermissionRecord | TopicPermissionRecord | PolicyRecord | LimitRecord | ParameterRecord
 
 
 @dataclass(frozen=True)
 class ReaderOffset:
-    """How far a reader of a stream, which is known by a name, has acknowledged: everything before `offset`."""
+    """The offset before which a named reader of a stream has acknowledged everything."""
 
     queue_id: int
     reader: str
@@ -143,10 +144,10 @@ class ReaderOffset:
 
 @dataclass(frozen=True)
 class TerminusRecord:
-    """One end of a user's link that outlives it: `role` says which, "source" or "target".
+    """A link terminus that outlives its link. `role` is "source" or "target".
 
-    `id` is one of a queue that has its notes. `configuration` is what the gateway knows it by. `node_id` is that of the
-    queue that was made for it, 0 for none.
+    `id` is the id of the queue with its notes. `configuration` belongs to the gateway. `node_id` is the id of the queue
+    that was created for it, 0 for none.
     """
 
     id: int
@@ -164,7 +165,7 @@ class TerminusRecord:
 
 @dataclass(frozen=True)
 class LeaseRecord:
-    """A name under which messages of a queue are leased. `id` is one of a queue that has its notes."""
+    """A lease of a queue's messages by a named reader. `id` is the id of the queue with its notes."""
 
     id: int
     vhost: str
@@ -175,8 +176,9 @@ class LeaseRecord:
 
 @dataclass(frozen=True)
 class StageRecord:
-    """A transactional id, by which a user publishes in stages. `id` is one of a queue that has its notes; the negative
-    one is that of its copies.
+    """A transactional id, with which a user stages publishes.
+
+    `id` is the id of the queue with its notes; `-id` is that of its staged copies.
     """
 
     id: int
@@ -187,7 +189,7 @@ class StageRecord:
 
 @dataclass(frozen=True)
 class Definitions:
-    """Everything durable that is not a message, as read at start-up."""
+    """All durable definitions, as read at start-up."""
 
     vhosts: list[VHostRecord]
     users: list[UserRecord]
@@ -200,53 +202,53 @@ class Definitions:
     termini: list[TerminusRecord] = field(default_factory=list)
     leases: list[LeaseRecord] = field(default_factory=list)
     stages: list[StageRecord] = field(default_factory=list)
-    # By name: what only this broker knows, and no export has.
+    # Secrets by name. Only this broker knows them; exports have none.
     secrets: dict[str, bytes] = field(default_factory=dict, repr=False)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DefinitionStore:
-    """Durable declarations. Changes take effect in the order they were made, one transaction per batch."""
+    """Stores durable definitions. Changes take effect in the order of the calls, in one transaction per batch."""
 
     @abstractmethod
     def load(self) -> Definitions:
-        """Read everything; for start-up. Raises StorageError when the file cannot be read."""
+        """Read everything; for start-up. Raises StorageError if the file cannot be read."""
 
     @abstractmethod
     def put_vhost(self, vhost: VHostRecord) -> None: ...
 
     @abstractmethod
     def delete_vhost(self, name: str) -> None:
-        """Also deletes all that is in it, and the rules for it."""
+        """Delete a virtual host with everything in it, and its rules."""
 
     @abstractmethod
     def put_user(self, user: UserRecord) -> None: ...
 
     @abstractmethod
     def delete_user(self, name: str) -> None:
-        """Also deletes the rules for it."""
+        """Delete a user with its rules."""
 
     @abstractmethod
     def put_rule(self, rule: Rule) -> None:
-        """Keep a rule, instead of the one it replaces if there is one."""
+        """Store a rule; it replaces the one for the same object, if any."""
 
     @abstractmethod
     def delete_rule(self, rule: Rule) -> None:
-        """Forget the rule that this one would replace."""
+        """Delete the rule that this one would replace."""
 
     @abstractmethod
     def put_exchange(self, exchange: ExchangeRecord) -> None: ...
 
     @abstractmethod
     def delete_exchange(self, vhost: str, name: str) -> None:
-        """Also deletes the bindings from it and to it."""
+        """Delete an exchange with the bindings from it and to it."""
 
     @abstractmethod
     def put_queue(self, queue: QueueRecord) -> None: ...
 
     @abstractmethod
     def delete_queue(self, vhost: str, name: str) -> None:
-        """Also deletes the bindings to it, the offsets of its readers and its leases."""
+        """Delete a queue with the bindings to it, its readers' offsets and its leases."""
 
     @abstractmethod
     def put_reader_offset(self, offset: ReaderOffset) -> None: ...
@@ -281,44 +283,44 @@ class DefinitionStore:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Journal:
-    """Durable messages of all queues, and what happened to them."""
+    """The durable messages of all queues, and their settlements."""
 
     @abstractmethod
     def append(self, message: Message, queue_ids: list[int], entries: list[Entry]) -> None:
-        """Stage one message that went to these queues (parallel lists); sets each entry's `segment`."""
+        """Stage a message that was routed to these queues (parallel lists). Sets each entry's `segment`."""
 
     @abstractmethod
     def settle(self, queue_id: i64, entry: Entry) -> None:
-        """Stage that an entry with a segment has left its queue for good."""
+        """Stage that an entry with a segment has left its queue."""
 
     @abstractmethod
     def settle_runs(self, queue_id: i64, seq_runs: list[int], slot_runs: list[int]) -> None:
-        """Stage that many entries with segments have left their queue for good, without having them at hand.
+        """Stage that many entries with segments have left their queue, given by their numbers.
 
-        `seq_runs` is the first sequence number and the length of each run of them, one pair after the other;
-        `slot_runs` is the segment, the first slot and the length of each. Both cover the same entries, each once.
+        `seq_runs` has the first sequence number and the length of each run; `slot_runs` has the segment, the first slot
+        and the length of each run. Both cover the same entries, each once.
         """
 
     @abstractmethod
     def replace(self, queue_id: i64, entry: Entry, message: Message) -> None:
-        """Stage that an entry with a segment has this message, and no longer its own, at the place it has."""
+        """Stage that this message replaces that of an entry with a segment. The entry keeps its place."""
 
     @abstractmethod
     def returned(self, queue_id: i64, entry: Entry) -> None:
-        """Stage how often an entry with a segment has come back to its queue."""
+        """Stage the number of returns of an entry with a segment."""
 
     @abstractmethod
     def undelivered(self, queue_id: i64, runs: list[int]) -> None:
-        """Stage which entries of a queue nobody has had, as the first sequence number and the length of each run.
+        """Stage which entries of a queue were never delivered: the first sequence number and the length of each run.
 
-        For the end of a broker: it holds if nothing is staged behind it but the same of other queues.
+        For shutdown: it is valid only if nothing but calls of this kind, for other queues, is staged after it.
         """
 
     @abstractmethod
     def begin_group(self) -> None:
-        """What is staged until `end_group` is found whole after a crash, or not at all.
+        """Open a group: after a crash, all that is staged until `end_group` is restored, or nothing of it.
 
-        A group within a group is a part of that.
+        A group within a group is a part of it.
         """
 
     @abstractmethod
@@ -326,12 +328,12 @@ class Journal:
 
 
 class Page:
-    """A run of a queue's entries as the storage packed them, in order.
+    """Consecutive entries of a queue, packed by the storage.
 
-    `count` is how many; `first` is the position of the first, or a lower one; `body_bytes` is what their bodies have
-    together; `expires_ms` is when the first of them expires (Unix time), 0 for never; `redelivered` is how many say
-    that somebody may have had them before. `unkept` are those that the journal does not have, with so many bytes in
-    their bodies. `is_sequence`: their numbers follow each other, from `first_seq` on. One that `is_gone` is of no use.
+    `count` is the number of entries; `first` is the position of the first, or a lower one; `body_bytes` is the size of
+    their bodies; `expires_ms` is when the first of them expires (Unix time in ms), 0 for never; `redelivered` is how
+    many may have been delivered before. `unkept` entries are not in the journal; their bodies have `unkept_bytes`.
+    `is_sequence`: their sequence numbers are consecutive, from `first_seq` on. A page that `is_gone` must not be used.
     """
 
     def __init__(self) -> None:
@@ -349,10 +351,10 @@ class Page:
 
 @dataclass(frozen=True)
 class PlacesOfPage:
-    """What the journal knows the stored entries of a page by.
+    """The entries of a page as the journal identifies them.
 
-    `seqs` are ranges of numbers on the queue: first, length, first, length...; `slots` are ranges of places in the
-    journal: segment, first, length, segment...
+    `seqs` are ranges of sequence numbers: first, length, first, length...; `slots` are ranges of places in the journal:
+    segment, first, length, segment...
     """
 
     seqs: list[int]
@@ -360,7 +362,7 @@ class PlacesOfPage:
 
 
 def places_of(entries: Iterable[Entry]) -> PlacesOfPage:
-    """Of those in a segment of the journal; numbers and slots may have gaps."""
+    """Return the places of the entries that are in the journal. Sequence numbers and slots may have gaps."""
     seqs: list[int] = []
     slots: list[int] = []
     seq: i64 = -2
@@ -385,26 +387,26 @@ def places_of(entries: Iterable[Entry]) -> PlacesOfPage:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Pages:
-    """Keeps what is far from its turn, in a fraction of the memory, or in none.
+    """Packs entries that are not needed soon into a fraction of their memory, or moves them to the disk.
 
-    Raises StorageError where a page cannot be read back: what the journal has of it is there after a restart.
+    Raises StorageError if a page cannot be read back. The journal restores its persistent messages at the next start.
     """
 
     @abstractmethod
     def pack(self, entries: list[Entry]) -> Page:
-        """Keep these; they are forgotten but for what an entry and its message say of themselves."""
+        """Pack entries into a page. Only an entry's and its message's own fields are kept."""
 
     @abstractmethod
     def unpack(self, page: Page) -> list[Entry]:
-        """The entries again, all ready; the page is gone then."""
+        """Return a page's entries, all ready, and drop the page."""
 
     @abstractmethod
     def read(self, page: Page) -> list[Entry]:
-        """The same, and the page stays."""
+        """Return a page's entries and keep the page."""
 
     @abstractmethod
     def repack(self, page: Page, entries: list[Entry]) -> None:
-        """Keep these in the page instead of what it has."""
+        """Replace a page's entries by these."""
 
     @abstractmethod
     def places(self, page: Page) -> PlacesOfPage: ...
@@ -414,25 +416,25 @@ class Pages:
 
     @abstractmethod
     def will_need(self, page: Page) -> None:
-        """It will be unpacked soon."""
+        """Prepare to unpack a page soon."""
 
     @abstractmethod
     def put_out(self, data: bytes) -> Page:
-        """Keep bytes on the disk, whatever room there is in memory; where the disk does not take them, in memory."""
+        """Write bytes to the disk even if memory has room; keep them in memory if the disk refuses them."""
 
     @abstractmethod
     def bring_back(self, page: Page) -> bytes:
-        """What was put out. The page is gone then, also where it cannot be read."""
+        """Return the bytes given to `put_out`, and drop the page, even if it cannot be read."""
 
     @property
     def held_bytes(self) -> int:
-        """What packed pages take of the memory."""
+        """The memory that packed pages take, in bytes."""
         return 0
 
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """What of a stream is kept, -1 for no limit. One of its files is not continued from `segment_bytes` on, 0: ours."""
+    """Retention limits of a stream, -1 for no limit. A file ends at `segment_bytes`; 0 means the storage's default."""
 
     max_bytes: int = -1
     max_age_ms: int = -1
@@ -441,39 +443,40 @@ class StreamLimits:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StreamCursor:
-    """A reader's place in a stream: `offset` is what it comes to next.
+    """A reader's position in a stream. `offset` is that of the next message.
 
-    A reader that can only want messages in which some bytes occur says so by `wanted`: others may be left out then.
-    Where that takes long, `next` returns None with `has_more` set, and goes on when it is called again.
+    A reader that only accepts messages containing certain bytes sets `wanted`: other messages may then be skipped. If
+    that takes long, `next` returns None with `has_more` set, and continues with the next call.
     """
 
     def __init__(self, offset: i64) -> None:
         self.offset: i64 = offset
         self.wanted: list[bytes] = []
         self.has_more = False
-        # How many messages `run` returned.
+        # The number of messages in the last result of `run`.
         self.run_count: i64 = 0
 
     def run(self, end: i64, room: i64, is_first: bool, message_format: i64) -> bytes:
-        """The next messages before `end` in one piece, as the storage holds them (docs/storage-format.md, content).
+        """Return the next messages before `end` as one block of bytes, in the storage's layout.
 
-        They follow each other without a gap, have this format, and fit `room` bytes; but the first is there whatever
-        its size where it `is_first`. Empty where that cannot be said of the next message: `next` tells.
+        See docs/storage-format.md, content. The messages have consecutive offsets and this format, and fit `room`
+        bytes; with `is_first` the first one is included whatever its size. Returns b"" if that is not possible for the
+        next message: call `next`.
         """
         return b""
 
     @abstractmethod
     def next(self, end: i64) -> Message | None:
-        """The next message before `end`, `offset` is one behind it then; None when there is none.
+        """Return the next message before `end`, or None. `offset` is then the one behind it.
 
-        What is read has to be durable. Offsets that are gone, or cannot be read any more, are passed over. Raises
-        StorageError when a file cannot be read.
+        Only durable messages may be read. Offsets that are gone or unreadable are skipped. Raises StorageError if a
+        file cannot be read.
         """
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StreamLog:
-    """One stream: an append-only log of messages by offset. Offsets start at 0 and grow by one."""
+    """A stream: an append-only log. Offsets start at 0 and grow by one."""
 
     @property
     @abstractmethod
@@ -482,63 +485,63 @@ class StreamLog:
     @property
     @abstractmethod
     def next_offset(self) -> int:
-        """The offset the next append gets; staged records count."""
+        """The offset of the next append. Staged messages count."""
 
     @property
     @abstractmethod
     def durable_offset(self) -> int:
-        """The first offset that a crash could take, and give to another message; `next_offset` if there is none."""
+        """The first offset that a crash could lose and give to another message; `next_offset` if there is none."""
 
     @property
     @abstractmethod
     def size_bytes(self) -> int:
-        """What it takes of the disk; staged records do not count."""
+        """The stream's size on disk, in bytes. Staged messages do not count."""
 
     @property
     @abstractmethod
     def segment_count(self) -> int:
-        """How many files that is."""
+        """The number of the stream's files."""
 
     @abstractmethod
     def append(self, message: Message) -> int:
-        """Stage a message; returns its offset."""
+        """Stage a message. Returns its offset."""
 
     @abstractmethod
     def limit(self, limits: StreamLimits) -> None:
-        """What is to be kept from now on; looked at whenever a file is begun."""
+        """Set the limits. They are applied whenever a new file is begun."""
 
     @abstractmethod
     def retire(self, now_ms: i64) -> None:
-        """Let go of what the limits do not keep, at the next commit."""
+        """Remove files that exceed the limits, at the next commit."""
 
     @property
     @abstractmethod
     def retires_more(self) -> bool:
-        """Whether there was too much for one go, and `retire` is to be called again."""
+        """Whether `retire` has more to remove than one call does."""
 
     @abstractmethod
     def cursor(self, offset: int, ahead_bytes: int) -> StreamCursor:
-        """A reader's place; offsets that are gone, or still to come, are fine. It holds about so many bytes."""
+        """Return a cursor at an offset, which may be gone or still to come. It buffers about `ahead_bytes`."""
 
     @abstractmethod
     def offset_near(self, timestamp_ms: int) -> int:
-        """An offset not behind the first message received at or after this time, and close before it.
+        """Return an offset shortly before, or at, the first message received at or after this time.
 
-        Raises StorageError when a file cannot be read, as `offset_at` does.
+        Raises StorageError if a file cannot be read.
         """
 
     @abstractmethod
     def offset_behind(self, offset: int, size: int) -> int:
-        """An offset behind about so many bytes of messages from this one on, the log's end where there are fewer."""
+        """Return an offset about `size` bytes of messages behind this one, at most the log's end."""
 
     @abstractmethod
     def offset_at(self, timestamp_ms: int) -> int:
-        """The first durable offset whose message was received at or after this time, `durable_offset` without one."""
+        """Return the first durable offset received at or after this time, or `durable_offset`."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Storage:
-    """A node's storage: one journal, one definition store, any number of streams, and group commit over all."""
+    """The storage of a node: a journal, a definition store, streams, and group commit over all of them."""
 
     @property
     @abstractmethod
@@ -554,54 +557,54 @@ class Storage:
 
     @abstractmethod
     def open_stream(self, queue_id: int) -> StreamLog:
-        """The log of a stream queue, made when it is not there yet."""
+        """Return the log of a stream queue; create it if it does not exist."""
 
     @abstractmethod
     def delete_stream(self, queue_id: int) -> None: ...
 
     @abstractmethod
     def recover(self, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, Entry]]:
-        """Unsettled entries of these queues, in order per queue; for start-up. All others are forgotten.
+        """Return unsettled entries of these queues, in order per queue; for start-up. Others are discarded.
 
-        Those of `note_ids`, which have few, come before all of `queue_ids`.
+        The entries of `note_ids`, which are few, come before all others.
         """
 
     @abstractmethod
     def recovered_next_seq(self, queue_id: int) -> int:
-        """After `recover`: the lowest sequence number a queue may use, above all that records still speak of."""
+        """Return the lowest sequence number that a queue may use after `recover`: above those in any record."""
 
     @abstractmethod
     def commit(self) -> int:
-        """End the batch of what was staged since the last call and hand it to the disk; returns its number.
+        """End the batch of everything staged since the last call, and hand it to the disk. Returns its number.
 
-        With nothing staged, returns the number of the newest batch handed over before: waiting for it covers
-        everything staged so far. Raises StorageFenced once a write or sync has failed.
+        If nothing is staged, returns the number of the previous batch: waiting for it covers everything staged so far.
+        Raises StorageFenced once a write or sync has failed.
         """
 
     @abstractmethod
     def begin_behind(self) -> None:
-        """The next batch counts on those before it: it gets to the disk, streams included, once they are there."""
+        """Order the next batch behind the ones before it: it is written when they are on the disk, streams included."""
 
     @abstractmethod
     def discard(self) -> None:
-        """Forget what was staged since the last commit; for start-up, where nothing was built on it yet."""
+        """Discard everything staged since the last commit; for start-up, when nothing depends on it yet."""
 
     @property
     @abstractmethod
     def durable_batch(self) -> int:
-        """The newest batch that is on the disk, synced."""
+        """The number of the newest batch that was synced to disk."""
 
     @property
     @abstractmethod
     def definitions_durable(self) -> bool:
-        """Whether all definitions are on the disk: answers that tell of them wait until they are."""
+        """Whether all definitions are on the disk: answers that reveal them have to wait for it."""
 
     @property
     @abstractmethod
     def backlog_bytes(self) -> int:
-        """Bytes handed over and not synced yet."""
+        """Bytes that were handed over and are not synced yet."""
 
     @property
     @abstractmethod
     def failure(self) -> str:
-        """Why the storage is fenced; empty while it is not."""
+        """Why the storage is fenced, or ""."""

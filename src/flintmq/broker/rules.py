@@ -1,4 +1,4 @@
-"""What rules have to be like, whoever brings them."""
+"""Validation of rules, whichever interface sets them."""
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.broker.access.limits import check_limit
@@ -15,7 +15,7 @@ from flintmq.broker.ports import (
 
 
 def check_rule(rule: Rule) -> None:
-    """Raises ConfigurationError for a rule that makes no sense, whomever and whatever it is for."""
+    """Raises ConfigurationError for a rule that is invalid for any user and object."""
     if isinstance(rule, PermissionRecord):
         _check_size("permission", rule.user, [rule.configure, rule.write, rule.read])
         check_permission(rule)

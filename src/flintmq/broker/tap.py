@@ -1,4 +1,4 @@
-"""What sees every message that a client publishes or is delivered, while somebody wants that: tracing."""
+"""The interface of tracing, which sees every message that a client publishes or is delivered."""
 
 from abc import abstractmethod
 from typing import final
@@ -11,7 +11,7 @@ from flintmq.broker.queue.base import Queue
 
 @final
 class Client:
-    """Who published, or is delivered to. `channel` is the number of a channel or of a session."""
+    """The client that published a message, or gets it. `channel` is the number of a channel or session."""
 
     def __init__(self, connection: str, channel: i64, user: str, vhost: str) -> None:
         self.connection = connection
@@ -22,19 +22,19 @@ class Client:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Tap:
-    """Called in the middle of publishing and dispatching: whatever changes a queue has to wait for `end_dispatch`."""
+    """Called while messages are published and dispatched: it must not change queues before `end_dispatch`."""
 
     @abstractmethod
     def published(self, client: Client, message: Message, queues: list[Queue]) -> Message:
-        """A message is about to go to these queues; returns the one that goes in its place, or the same."""
+        """A message is about to be put on these queues. Returns the message to put there: this one or a substitute."""
 
     @abstractmethod
     def released(self, client: Client, queue: Queue, message: Message) -> None:
-        """A message that was staged is on its way to this queue, as it is; `client` committed it."""
+        """A staged message is about to be put on this queue, unchanged. `client` committed it."""
 
     @abstractmethod
     def delivered(self, client: Client, queue: Queue, entry: Entry) -> None:
-        """An entry, with its message, is about to be sent."""
+        """An entry is about to be sent, with its message."""
 
     @abstractmethod
     def end_dispatch(self) -> None:

@@ -1,8 +1,8 @@
 """Transactions: publishes and settlements are staged, and take effect as a whole or not at all.
 
-One engine for all protocols. What can fail fails before anything takes effect; then all of it is one group of the
-journal, so that a crash leaves the whole or nothing. A gateway says by its own kinds of `StagedPublish` and
-`StagedSettlement` what is its business beside that: who is answered, whose window has room again.
+One implementation serves all protocols. Whatever can fail is checked before anything takes effect. The effects are one
+group of the journal, so that a crash leaves all or nothing. Each gateway has its own kinds of `StagedPublish` and
+`StagedSettlement` for its part: answers to the client, and windows of consumers.
 """
 
 from abc import abstractmethod
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StagedPublish:
-    """A message on its way; `more_keys` are routing keys beside the route's.
+    """A staged message. `more_keys` are routing keys beside the route's.
 
-    `queues` are where it goes, where its publisher was told so before the commit; None where the commit decides.
+    `queues` are its queues if its publisher was told of them before the commit, or None if the commit routes it.
     """
 
     def __init__(
@@ -44,42 +44,42 @@ class StagedPublish:
 
     @abstractmethod
     def put(self, queues: list[Queue]) -> None:
-        """The commit: put the message on these queues, as if it came just now. This must not fail."""
+        """Put the message on these queues at the commit, as if it arrived now. This must not fail."""
 
     def undo(self) -> None:
-        """The transaction was rolled back: the message is nowhere."""
+        """Roll back: drop the message."""
         return
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StagedSettlement:
-    """Deliveries with one outcome; from `stage` on nobody else settles them."""
+    """Deliveries with one outcome. After `stage` nobody else can settle them."""
 
     @property
     @abstractmethod
     def dead_letter_bytes(self) -> i64:
-        """Bytes of the messages among them that become dead letters, which are published with the commit."""
+        """The bytes of messages that will become dead letters, which the commit publishes."""
 
     @abstractmethod
     def stage(self) -> None:
-        """The transaction has taken this in."""
+        """Reserve the deliveries for the transaction."""
 
     @abstractmethod
     def take(self) -> None:
-        """The commit is certain: the deliveries are no longer outstanding. This must not fail."""
+        """Take the deliveries off the list of outstanding ones: the commit is certain. This must not fail."""
 
     @abstractmethod
     def apply(self) -> None:
-        """The commit: settle what was taken, in the group of the journal that is open. This must not fail."""
+        """Settle the deliveries at the commit, within the open journal group. This must not fail."""
 
     @abstractmethod
     def undo(self) -> None:
-        """The transaction was rolled back: the deliveries are outstanding as before `stage`."""
+        """Roll back: the deliveries are outstanding as before `stage`."""
 
 
 @final
 class Transaction:
-    """Everything since it was begun, or since the last commit or rollback, in one virtual host."""
+    """The publishes and settlements since the last commit or rollback, in one virtual host."""
 
     def __init__(self, broker: "Broker", vhost: "VHost") -> None:
         self._broker = broker
@@ -104,13 +104,13 @@ class Transaction:
         self._publishes.append(staged)
 
     def settle(self, staged: StagedSettlement) -> None:
-        """Stage a settlement. Raises PreconditionFailed beyond the limits, and has no part in it then."""
+        """Stage a settlement. Raises PreconditionFailed, without staging it, beyond the limits."""
         self._make_room(staged.dead_letter_bytes)
         staged.stage()
         self._settlements.append(staged)
 
     def _make_room(self, count: i64) -> None:
-        """For one operation more, before anything is done of it."""
+        """Account for another operation, before it changes anything. Raises PreconditionFailed beyond the limits."""
         staged = self._staged
         size = self._bytes + count
         if size > TRANSACTION_FREE_BYTES and staged.held + count > staged.most:
@@ -126,18 +126,18 @@ class Transaction:
             raise PreconditionFailed(
                 f"a transaction holds {TRANSACTION_MAX_OPERATIONS} publishes and settlements at most: commit more often"
             )
-        # What is refused is not held.
+        # Only accepted operations count.
         self._bytes = size
         staged.held += count
 
     def commit(self) -> None:
-        """Apply all that is staged; it is safe once the batch it is in is durable.
+        """Apply everything staged. The result is durable with the current batch.
 
-        Raises NotFound, AccessRefused or PreconditionFailed, with all of it staged as before, where some of it cannot
-        be done.
+        Raises NotFound, AccessRefused or PreconditionFailed, with everything staged as before, if some of it cannot be
+        done.
         """
-        # Each message is routed once: where chance has a part in that, the queues that have room for it are the queues
-        # it goes to. What a publisher was told of a route holds, whatever is bound by now.
+        # Each message is routed once, because a random exchange would route it elsewhere the second time, to queues
+        # that were not checked for room. A route that the publisher was told is kept, even if bindings have changed.
         vhost = self._vhost
         publishes = self._publishes
         for each in publishes:
@@ -160,13 +160,14 @@ class Transaction:
         journal = broker.storage.journal
         journal.begin_group()
         try:
-            # First the publishes: room was found for them in queues that settlements may fill again.
+            # Publishes come first: the settlements may fill the queues in which room for them was found.
             for each, queues in zip(publishes, ways, strict=True):
                 each.put(queues)
             before = broker.dead_letter_count
             for settlement in settlements:
                 settlement.apply()
-            # What was rejected goes to the dead letters with all the rest, or it would come back without that.
+            # Dead letters of rejected messages are part of the group. Without it a crash would return the messages to
+            # their queues.
             broker.publish_given_up(before)
         finally:
             journal.end_group()
@@ -181,7 +182,7 @@ class Transaction:
             settlement.undo()
 
     def abandon(self) -> None:
-        """Its channel has ended, which gives back by itself what was staged for settlement."""
+        """Discard the transaction: its channel has ended and returns the staged deliveries by itself."""
         self._forget()
 
     def _forget(self) -> None:
@@ -192,7 +193,7 @@ class Transaction:
 
 
 def _left_of(told: list[Queue]) -> list[Queue]:
-    """The queues of a route that was told which are still there. Raises NotFound where all of them are gone."""
+    """Return the queues of a promised route that still exist. Raises NotFound if all of them are gone."""
     left = [queue for queue in told if not queue.gone]
     if told and not left:
         raise NotFound(f"queue '{told[0].name}' in vhost '{told[0].vhost}' was deleted before the commit")
@@ -200,7 +201,7 @@ def _left_of(told: list[Queue]) -> list[Queue]:
 
 
 def _check_copies(copies: i64) -> None:
-    """Raises PreconditionFailed where a commit would put its messages on too many queues, or compare them too often."""
+    """Raises PreconditionFailed if a commit would copy its messages to too many queues, or compare them too often."""
     if copies > TRANSACTION_MAX_COPIES:
         raise PreconditionFailed(
             f"a transaction makes {TRANSACTION_MAX_COPIES} copies of messages for queues at most: commit more often"

@@ -1,4 +1,4 @@
-"""A virtual host: its exchanges, queues and bindings, and the road of a message through them."""
+"""A virtual host: its exchanges, queues and bindings, and the path of a message through them."""
 
 from collections.abc import Callable
 from typing import final
@@ -32,7 +32,7 @@ from flintmq.broker.tick import Tick
 
 
 def check_vhost(record: VHostRecord) -> None:
-    """Raises ConfigurationError for a dialect or a queue type there is not."""
+    """Raises ConfigurationError for an unknown dialect or queue type."""
     dialect_named(record.dialect)
     if record.default_queue_type and record.default_queue_type not in args.QUEUE_KINDS:
         raise ConfigurationError(
@@ -41,9 +41,9 @@ def check_vhost(record: VHostRecord) -> None:
 
 
 def check_vhost_size(record: VHostRecord, is_new: bool) -> None:
-    """Raises ConfigurationError for a name that no client could open, and for more than anybody says of one.
+    """Raises ConfigurationError for a name that clients could not send, or for too much metadata.
 
-    One that is there under a longer name, from an earlier release, may stay.
+    A virtual host of an earlier release may keep a longer name.
     """
     fault = name_fault("vhost name", record.name) if is_new else ""
     fault = fault or value_fault(f"what is said of vhost '{record.name}'", [record.description, list(record.tags)])
@@ -66,17 +66,16 @@ class VHost:
         self.dialect = dialect
         self.record = VHostRecord(name, dialect.name)
         self.limits = Limits()
-        # Whether the firehose copies what is published and delivered here.
+        # Whether the firehose copies published and delivered messages.
         self.traced = False
         self.churn = tick.churn
         self.traffic = Traffic()
         self.connections: dict[Connection, None] = {}
         self.queues: dict[str, Queue] = {}
-        # Where answers go straight to who asked (direct reply-to), by address. Each is one consumer's alone, so they
-        # are not among the queues: whatever finds, lists, changes or reads queues does not know them. Only the default
-        # exchange sends to them.
+        # Direct reply-to: the queues of reply addresses. Each belongs to one consumer, and none is in `queues`, so that
+        # nothing finds, lists, changes or reads it. Only the default exchange sends to them.
         self.replies: dict[str, Queue] = {}
-        # Those of each connection that has some.
+        # The exclusive queues of each connection.
         self._exclusive: dict[object, dict[Queue, None]] = {}
         self.policies = Policies()
         self.exchanges = Exchanges(
@@ -85,26 +84,26 @@ class VHost:
         self.router = self.exchanges.router
         self._delayed = DelayedMessages(name, storage, tick, ids, self.exchanges)
         self.exchanges.waiting = self._delayed
-        # Ends of links that outlive them.
+        # Termini that outlive their links.
         self.termini = Termini(name, storage, tick, ids)
         self.leases = Leases(name, storage, tick, ids)
-        # Who publishes in stages.
+        # Staged publishes.
         self.stages = Stages(name, storage, tick, ids, self.deliver)
         self._storage = storage
-        # At hand, since every message asks for it.
+        # An attribute of its own, since every message uses it.
         self._journal = storage.journal
         self._tick = tick
         self._ids = ids
 
     def describe(self, record: VHostRecord) -> None:
-        """Take on what an administrator says of it. Raises ConfigurationError as `check_vhost` does."""
+        """Apply a changed record. Raises ConfigurationError as `check_vhost` does."""
         check_vhost(record)
         self.dialect = dialect_named(record.dialect)
         self.exchanges.dialect = self.dialect
         self.record = record
 
     def remove(self) -> None:
-        """Its connections end, and its queues with their messages. Who called forgets it, and its definition."""
+        """Close its connections, and delete its queues with their messages. The caller deletes its definition."""
         for connection in list(self.connections):
             connection.disconnect(f"vhost '{self.name}' is deleted")
         self._delayed.discard()
@@ -116,13 +115,14 @@ class VHost:
     # -- policies -----------------------------------------------------------------------------------------------
 
     def put_policy(self, record: PolicyRecord) -> None:
-        """Lay down a policy, or another one under its name. It holds at once for what is declared from now on, and for
-        all others when the tick's changes of policies are done. Raises ConfigurationError.
+        """Set a policy, or replace the one of its name. Raises ConfigurationError for an invalid one.
+
+        New objects get it at once, existing ones when the tick has finished its changes of policies.
         """
         self._policies_changed(self.policies.put(record))
 
     def delete_policy(self, record: PolicyRecord) -> None:
-        """Withdraw the policy of this name, if there is one."""
+        """Delete the policy of this name, if any."""
         self._policies_changed(self.policies.remove(record))
 
     def _policies_changed(self, concerns: Callable[[str, str], bool]) -> None:
@@ -133,36 +133,42 @@ class VHost:
     # -- messages -----------------------------------------------------------------------------------------------
 
     def publish(self, route: Route, message: Message, more_keys: list[str] | None = None) -> int:
-        """Route a message and put it on its queues; returns UNROUTED, ROUTED, STORED or TURNED_AWAY.
+        """Route a message and put it on its queues. Returns UNROUTED, ROUTED, STORED or TURNED_AWAY.
 
-        `more_keys` are routing keys beside the address's. Raises NotFound when there is no such exchange,
-        AccessRefused when it is internal.
+        `more_keys` are routing keys beside the address's. Raises NotFound if there is no such exchange, AccessRefused
+        if it is internal.
         """
         return self.deliver(message, self.queues_of(route, message, more_keys))
 
     def deliver(self, message: Message, queues: list[Queue]) -> int:
-        """Put a message on queues that are known; returns as `publish` does."""
+        """Put a message on queues. Returns what `publish` returns."""
         return put(queues, message, self._journal)
 
     def deliver_at_once(self, message: Message, queues: list[Queue]) -> int:
-        """The same on those of them that have a consumer for it now; UNDELIVERED where none of them has."""
+        """Deliver a message to queues that have a consumer for it now.
+
+        Returns what `publish` returns, or UNDELIVERED if none has.
+        """
         return put_at_once(queues, message, self._journal)
 
     def queues_of(self, route: Route, message: Message, more_keys: list[str] | None) -> list[Queue]:
-        """Where `publish` puts a message; chance and history have had their part then. Raises what `publish` does."""
+        """Return the queues on which `publish` would put a message.
+
+        Random choices and history take effect. Raises the errors of `publish`.
+        """
         if more_keys is None:
             return self.router.queues(route, message)
         return self.router.queues_of_keys(route, message, more_keys)
 
     def check_room(self, coming_to: list[tuple[Message, list[Queue]]]) -> None:
-        """Raises PreconditionFailed where a full queue would refuse one of these messages if all of them came."""
+        """Raises PreconditionFailed if a full queue would refuse one of these messages in case all of them came."""
         coming: dict[Queue, list[Message]] = {}
         for message, queues in coming_to:
             for queue in queues:
                 if queue.is_guarded and not message.options.is_command:
                     coming.setdefault(queue, []).append(message)
         for queue, messages in coming.items():
-            # One that comes alone may go straight to a consumer. Of several nobody knows: they may share its credit.
+            # A single message may go directly to a consumer. With several, they may share the consumer's credit.
             is_alone = len(coming) == 1 and len(messages) == 1
             if not queue.has_room(messages) and not (is_alone and queue.takes_at_once(messages[0])):
                 raise PreconditionFailed(f"queue '{queue.name}' in vhost '{self.name}' has no room for the transaction")
@@ -170,7 +176,7 @@ class VHost:
     # -- queues -------------------------------------------------------------------------------------------------
 
     def queue(self, name: str, connection: object) -> Queue:
-        """The queue of that name, if this connection may use it."""
+        """Return the queue of this name. Raises NotFound, or ResourceLocked if another connection owns it."""
         found = self.queues.get(name)
         if found is None:
             raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
@@ -178,9 +184,9 @@ class VHost:
         return found
 
     def make_reply_queue(self, name: str) -> Queue:
-        """A queue for answers to one consumer, which has to be subscribed to it: it ends with that.
+        """Create a queue for replies to one consumer, which must subscribe: the queue ends with that.
 
-        The name is its address, and has to be one that nobody can guess. No policy and no limit counts for it.
+        The name is its address, and must be hard to guess. No policy or limit applies to the queue.
         """
         queue = ClassicQueue(
             self._ids.take(), self.name, name, "classic", False, True, None, {}, self._tick, self._journal
@@ -199,7 +205,7 @@ class VHost:
         connection: object,
         generated: bool = False,
     ) -> Queue:
-        """Make a queue, or find the equal one that is there. `generated`: the name was made by the server."""
+        """Create a queue, or return an equal existing one. `generated`: the server generated the name."""
         dialect = self.dialect
         dialect.check_name("queue", name)
         check_arguments(f"queue '{name}' in vhost '{self.name}'", arguments)
@@ -237,13 +243,13 @@ class VHost:
         )
         if exclusive:
             self._exclusive.setdefault(connection, {})[queue] = None
-        # An exclusive queue ends with its connection, so it has nothing to survive a restart for.
+        # An exclusive queue ends with its connection, and never survives a restart.
         if durable and not exclusive:
             self._storage.definitions.put_queue(QueueRecord(queue.id, self.name, name, auto_delete, arguments))
         return queue
 
     def _with_default_type(self, arguments: Table, any_type: bool) -> Table:
-        """Where a declaration names no type and fits all of them, the virtual host's own is meant."""
+        """Add the virtual host's default type to a declaration without a type that every type would accept."""
         default = self.record.default_queue_type
         if default == "" or not any_type or "x-queue-type" in arguments:
             return arguments
@@ -282,7 +288,10 @@ class VHost:
         return queue
 
     def delete_queue(self, name: str, if_unused: bool, if_empty: bool, connection: object) -> int:
-        """Returns how many messages went with it. Deleting what is not there is no error where the dialect says so."""
+        """Delete a queue. Returns the number of its messages.
+
+        A missing queue is an error only in the strict dialect.
+        """
         if name not in self.queues and not self.dialect.missing_is_fault:
             return 0
         queue = self.queue(name, connection)
@@ -294,7 +303,7 @@ class VHost:
         return self.remove_queue(queue)
 
     def rearrange(self, queue: Queue) -> None:
-        """The arguments of a queue have changed."""
+        """Apply changed arguments to a queue."""
         if self.queues.get(queue.name) is not queue:
             return
         queue.configure(self.policies.effective(queue.kind, queue.name, queue.arguments))
@@ -304,7 +313,7 @@ class VHost:
             )
 
     def remove_queue(self, queue: Queue) -> int:
-        """Take a queue out, with its bindings, messages and consumers."""
+        """Remove a queue with its bindings, messages and consumers. Returns the number of messages."""
         if self.replies.get(queue.name) is queue:
             del self.replies[queue.name]
             self.exchanges.queue_removed(queue)
@@ -325,7 +334,7 @@ class VHost:
             self._storage.delete_stream(queue.id)
         owner = queue.owner
         if owner is not None:
-            # Routes that publishers remember may hold the queue for a while; they must not hold a connection with it.
+            # Publishers' cached routes may keep the queue for a while; they must not keep its connection.
             queue.owner = None
             owned = self._exclusive[owner]
             del owned[queue]
@@ -334,12 +343,12 @@ class VHost:
         return count
 
     def remove_queues_of(self, connection: object) -> None:
-        """A connection has ended, and its exclusive queues with it."""
+        """Remove the exclusive queues of a connection that has ended."""
         for queue in list(self._exclusive.get(connection, {})):
             self.remove_queue(queue)
 
     def unsubscribe(self, queue: Queue, consumer: Consumer) -> None:
-        """End a subscription; the last one of an auto-delete queue ends the queue."""
+        """End a subscription. An auto-delete queue is removed with its last one."""
         queue.unsubscribe(consumer)
         if queue.auto_delete and not queue.consumers:
             self.remove_queue(queue)

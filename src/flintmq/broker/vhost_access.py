@@ -1,4 +1,4 @@
-"""A connection's place in a virtual host: whose it is, what it may do there, and how to end it."""
+"""A connection's access to a virtual host: its user, its rights, and how to close it."""
 
 from collections.abc import Callable
 from typing import final
@@ -13,7 +13,7 @@ from flintmq.broker.vhost import VHost
 
 @final
 class Access(Connection):
-    """What `enter` gives a connection: its user and its virtual host, with the counts of both."""
+    """The result of `enter`: a connection with its user and virtual host, which count it."""
 
     def __init__(self, user: User, vhost: VHost, rights: Rights, disconnect: Callable[[str], None]) -> None:
         super().__init__(rights, disconnect)
@@ -21,7 +21,7 @@ class Access(Connection):
         self.vhost = vhost
 
     def open_channel(self) -> None:
-        """Raises NotAllowed when the user may have no more channels."""
+        """Count a channel. Raises NotAllowed if the user may have no more."""
         check_user_channels(self.user.limits, self.user.name, self.user.channels)
         self.user.channels += 1
         self.vhost.churn.channels_opened += 1
@@ -31,14 +31,14 @@ class Access(Connection):
         self.vhost.churn.channels_closed += 1
 
     def leave(self) -> None:
-        """The connection has ended."""
+        """End the access: the connection has ended."""
         self.vhost.churn.connections_closed += 1
         self.user.connections.pop(self, None)
         self.vhost.connections.pop(self, None)
 
 
 def enter(user: User, vhost: VHost, disconnect: Callable[[str], None]) -> Access:
-    """Let a user's connection in. Raises NotAllowed when a limit is reached, or for want of permissions."""
+    """Let a user's connection enter a virtual host. Raises NotAllowed without permissions, or if a limit is reached."""
     check_vhost_connections(vhost.limits, vhost.name, user.name, len(vhost.connections))
     check_user_connections(user.limits, user.name, len(user.connections))
     rights = user.rights(vhost.name)

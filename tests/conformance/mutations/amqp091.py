@@ -194,8 +194,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "exchange.default-access",
         "broker/exchange/registry.py",
-        '        """Deleting what is not there is no error where the dialect says so."""\n        _refuse_default(name)\n',
-        '        """Deleting what is not there is no error where the dialect says so."""\n',
+        '        """Delete an exchange. A missing one is an error only in the strict dialect."""\n        _refuse_default(name)\n',
+        '        """Delete an exchange. A missing one is an error only in the strict dialect."""\n',
     ),
     ("exchange.extensions", "broker/exchange/types.py", '    "x-random": RandomExchange,\n', ""),
     (

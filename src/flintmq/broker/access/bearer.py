@@ -1,4 +1,4 @@
-"""Who shows a token: a user for as long as the token is good, with the rights that the token says."""
+"""The bearer of an OAuth 2 token: a user with the token's rights, until the token expires."""
 
 from typing import final
 
@@ -13,9 +13,10 @@ from flintmq.broker.ports import UserRecord
 
 @final
 class Bearer:
-    """`user` is this bearer's alone: two connections of one name may have tokens that grant different things.
+    """A user who logged in with a token.
 
-    `expires_ms` is Unix time.
+    `user` belongs to this bearer alone: two connections of the same name may have tokens with different rights.
+    `expires_ms` is Unix time in ms.
     """
 
     def __init__(self, name: str, scopes: Scopes, expires_ms: i64) -> None:
@@ -24,13 +25,13 @@ class Bearer:
         self.expires_ms: i64 = expires_ms
 
     def rights(self, vhost: str) -> Rights:
-        """What the scopes grant in a virtual host."""
+        """Return the rights that the scopes grant in a virtual host."""
         rights = self.user.rights(vhost)
         rights.grant_scopes(self.scopes)
         return rights
 
     def renew(self, newer: "Bearer") -> None:
-        """Have what a newer token grants, and no longer what this one did. Raises NotAllowed for somebody else's."""
+        """Take over the rights and the expiry of a newer token. Raises NotAllowed if the token is another user's."""
         user = self.user
         if newer.user.name != user.name:
             raise NotAllowed("Not allowed to change username on refreshed token")

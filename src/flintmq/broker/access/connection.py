@@ -6,7 +6,10 @@ from flintmq.broker.access.permission import Rights
 
 
 class Connection:
-    """`rights` are those of its user in its virtual host. `disconnect` closes it, for the reason that it is given."""
+    """A connection of a user to a virtual host.
+
+    `rights` are the user's in that virtual host. `disconnect` closes the connection with a reason.
+    """
 
     def __init__(self, rights: Rights, disconnect: Callable[[str], None]) -> None:
         self.rights = rights

@@ -1,4 +1,7 @@
-"""Limits an administrator sets for a virtual host or a user. No value, or a negative one, is no limit (RabbitMQ)."""
+"""Limits that an administrator sets for a virtual host or a user.
+
+A negative or missing value means no limit (RabbitMQ).
+"""
 
 from typing import Final, final
 
@@ -9,12 +12,12 @@ MAX_CONNECTIONS: Final = "max-connections"
 MAX_QUEUES: Final = "max-queues"
 MAX_CHANNELS: Final = "max-channels"
 
-# By scope, the names there are.
+# The names of limits, by scope.
 LIMITS: Final = {"vhost": (MAX_CONNECTIONS, MAX_QUEUES), "user": (MAX_CONNECTIONS, MAX_CHANNELS)}
 
 
 def check_limit(record: LimitRecord) -> None:
-    """Raises ConfigurationError for a limit there is none of."""
+    """Raises ConfigurationError if the scope has no limit of this name."""
     names = LIMITS.get(record.scope)
     if names is None:
         raise ConfigurationError(f"there are no limits of '{record.scope}': there are those of vhost and user")
@@ -30,27 +33,27 @@ class Limits:
         self.values: dict[str, int] = {}
 
     def reached(self, name: str, count: int) -> int:
-        """The limit, when so many leave no room for one more; -1 otherwise."""
+        """Return the limit if `count` has reached it, else -1."""
         limit = self.values.get(name, -1)
         return limit if 0 <= limit <= count else -1
 
 
 def check_vhost_connections(limits: Limits, vhost: str, user: str, count: int) -> None:
-    """Raises NotAllowed when a virtual host with so many connections takes no more."""
+    """Raises NotAllowed if the virtual host, which has `count` connections, accepts no more."""
     limit = limits.reached(MAX_CONNECTIONS, count)
     if limit >= 0:
         raise NotAllowed(f"access to vhost '{vhost}' refused for user '{user}': connection limit ({limit}) is reached")
 
 
 def check_user_connections(limits: Limits, user: str, count: int) -> None:
-    """Raises NotAllowed when a user with so many connections may have no more."""
+    """Raises NotAllowed if the user, who has `count` connections, may open no more."""
     limit = limits.reached(MAX_CONNECTIONS, count)
     if limit >= 0:
         raise NotAllowed(f"connection refused for user '{user}': user connection limit ({limit}) is reached")
 
 
 def check_user_channels(limits: Limits, user: str, count: int) -> None:
-    """Raises NotAllowed when a user with so many channels, on all connections, may have no more."""
+    """Raises NotAllowed if the user, who has `count` channels on all connections, may open no more."""
     limit = limits.reached(MAX_CHANNELS, count)
     if limit >= 0:
         raise NotAllowed(
@@ -59,7 +62,7 @@ def check_user_channels(limits: Limits, user: str, count: int) -> None:
 
 
 def check_vhost_queues(limits: Limits, vhost: str, queue: str, count: int) -> None:
-    """Raises PreconditionFailed when a virtual host with so many queues takes no more."""
+    """Raises PreconditionFailed if the virtual host, which has `count` queues, accepts no more."""
     limit = limits.reached(MAX_QUEUES, count)
     if limit >= 0:
         raise PreconditionFailed(f"cannot declare queue '{queue}': queue limit in vhost '{vhost}' ({limit}) is reached")

@@ -1,7 +1,7 @@
-"""Hashes of passwords that come from elsewhere: what kinds there are, and what one may cost whoever checks it.
+"""Imported password hashes: the accepted algorithms, and the highest accepted cost of a check.
 
-A hash by argon2 says itself how much memory and time its check takes, and anybody who knows the user's name may have it
-checked: one that asks for gigabytes would keep everybody from logging in.
+An argon2 hash states how much memory and time its check takes, and anybody who knows the user's name can cause that
+check. A hash that asks for gigabytes would block every login.
 """
 
 import re
@@ -24,25 +24,26 @@ ALGORITHMS: Final = (
     "rabbit_password_hashing_md5",
 )
 
-# How passwords are hashed where an export does not say so: RabbitMQ's default since 3.6.
+# RabbitMQ's default since 3.6, for exports that do not name the algorithm.
 DEFAULT_ALGORITHM: Final = "rabbit_password_hashing_sha256"
-# By the bytes of salt and digest.
+# The algorithm by the number of bytes of salt and digest.
 _BY_SIZE: Final = {
     4 + 16: "rabbit_password_hashing_md5",
     4 + 32: "rabbit_password_hashing_sha256",
     4 + 64: "rabbit_password_hashing_sha512",
 }
 
-# The PHC string format: parameters, salt and digest; these have no padding.
+# The PHC string format: parameters, salt and digest. Salt and digest have no padding.
 _ARGON2ID_HASH: Final = re.compile(
     r"\$argon2id\$v=19\$m=([0-9]{1,9}),t=([0-9]{1,9}),p=([0-9]{1,9})\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{16,}"
 )
 
 
 def algorithm_of(password_hash: str) -> str:
-    """The algorithm of a hash that came without saying it: by its length, that of four bytes of salt and a digest.
+    """Return the algorithm of a hash that came without its name: the hash's length tells, with a salt of four bytes.
 
-    Exports before RabbitMQ 3.6.1 do not say it, and before 3.6 it was MD5. One of another length is taken for SHA-256.
+    Exports before RabbitMQ 3.6.1 do not name the algorithm, and it was MD5 before 3.6. A hash of any other length
+    counts as SHA-256.
     """
     try:
         size = len(b64decode(password_hash, validate=True))
@@ -52,7 +53,10 @@ def algorithm_of(password_hash: str) -> str:
 
 
 def check_password_hash(algorithm: str, password_hash: str) -> None:
-    """Raises ConfigurationError for what no password can be checked with, or only dearly. An empty one is nobody's."""
+    """Raises ConfigurationError if no password can be checked with this hash, or only at too high a cost.
+
+    No password matches an empty hash.
+    """
     if algorithm not in ALGORITHMS:
         raise ConfigurationError(f"hashing_algorithm '{algorithm}' is unknown: there are {', '.join(ALGORITHMS)}")
     if not password_hash:
@@ -73,7 +77,7 @@ def check_password_hash(algorithm: str, password_hash: str) -> None:
 
 
 def is_bearable(password_hash: str) -> bool:
-    """Whether it is a hash by argon2id whose check takes no more than anybody who tries to log in may take."""
+    """Whether this is an argon2id hash whose check stays within the memory and time allowed for a login."""
     if len(password_hash) > PASSWORD_HASH_MAX_CHARACTERS:
         return False
     found = _ARGON2ID_HASH.fullmatch(password_hash)

@@ -1,7 +1,7 @@
-"""What a user may do in a virtual host: configure, write and read permissions, and those for topics.
+"""A user's permissions in a virtual host: configure, write, read, and topic permissions.
 
-The meaning is RabbitMQ's: three patterns of names per user and virtual host, an empty one matching no name, and the
-default exchange called `amq.default`. Topic permissions, where there are any, restrict the keys at a topic exchange.
+The rules are RabbitMQ's: three patterns of names per user and virtual host. An empty pattern matches no name. Patterns
+see the default exchange as `amq.default`. Topic permissions, if any, restrict the routing keys at a topic exchange.
 """
 
 from typing import Final, final
@@ -18,18 +18,18 @@ CONFIGURE: Final = "configure"
 WRITE: Final = "write"
 READ: Final = "read"
 
-# Names a user was allowed that are remembered, so that asking again costs a look-up.
+# Allowed names are cached, so that a repeated check costs one look-up.
 _KNOWN_MAX: Final = 4_096
 
 
 def check_permission(record: PermissionRecord) -> None:
-    """Raises ConfigurationError for a pattern that is none."""
+    """Raises ConfigurationError if one of the patterns is invalid."""
     for pattern in (record.configure, record.write, record.read):
         _pattern(pattern)
 
 
 def check_topic_permission(record: TopicPermissionRecord) -> None:
-    """As `check_permission`."""
+    """Raises ConfigurationError if one of the patterns is invalid."""
     for pattern in (record.write, record.read):
         _pattern(pattern)
 
@@ -38,16 +38,16 @@ def _pattern(text: str) -> Pattern:
     return Pattern(text or "^$")
 
 
-# What it takes to compare a routing key with a pattern: a message may name many keys.
+# The work of comparing a routing key with a pattern is counted, because a message may name many keys.
 _PATTERN_UNITS: Final = 4
 
 
 @final
 class Rights:
-    """One user's permissions in one virtual host. Without any, the virtual host is closed to the user.
+    """One user's permissions in one virtual host. Without any, the user cannot enter the virtual host.
 
-    `version` grows with every change: what was allowed under another one has to be asked again. `variables` are what
-    patterns of topic permissions may name in braces.
+    `version` grows with every change: an answer is valid only for the version in which it was given. `variables` are
+    the names that patterns of topic permissions may use in braces.
     """
 
     def __init__(self, user: str, vhost: str) -> None:
@@ -59,10 +59,10 @@ class Rights:
         self._patterns: dict[str, Pattern] = {}
         self._topic_patterns: dict[tuple[str, str], Pattern] = {}
         self._known: dict[tuple[str, str], bool] = {}
-        # What a token grants, to users who came with one: they have no patterns.
+        # The scopes of a token, for users who logged in with one. They have no patterns.
         self._scopes: Scopes | None = None
 
-    # -- what is granted ----------------------------------------------------------------------------------------
+    # -- grants -------------------------------------------------------------------------------------------------
 
     def grant(self, record: PermissionRecord) -> None:
         self._patterns = {
@@ -79,7 +79,7 @@ class Rights:
         self._changed()
 
     def grant_scopes(self, scopes: Scopes) -> None:
-        """What a token says counts, and nothing else; a virtual host that it does not name is closed."""
+        """Grant exactly the scopes of a token. A virtual host that the token does not name is closed."""
         self._scopes = scopes
         self.permission = PermissionRecord(self.vhost, self.user, "", "", "") if scopes.enters(self.vhost) else None
         self._changed()
@@ -91,7 +91,7 @@ class Rights:
         self._changed()
 
     def revoke_topics(self, exchange: str) -> None:
-        """The user may use any routing key there again."""
+        """Remove the topic permissions for an exchange: the user may use any routing key there again."""
         self.topics.pop(exchange, None)
         self._topic_patterns.pop((WRITE, exchange), None)
         self._topic_patterns.pop((READ, exchange), None)
@@ -106,10 +106,10 @@ class Rights:
         self.version += 1
         self._known.clear()
 
-    # -- what is asked ------------------------------------------------------------------------------------------
+    # -- checks -------------------------------------------------------------------------------------------------
 
     def check(self, action: str, kind: str, name: str) -> None:
-        """Raises AccessRefused unless the user may do that with the exchange or queue (`kind`) of that name."""
+        """Raises AccessRefused unless the user may do `action` with the exchange or queue (`kind`) of this name."""
         if kind == "exchange" and name == "":
             name = "amq.default"
         if not self._allows(action, name):
@@ -118,7 +118,7 @@ class Rights:
             )
 
     def check_any(self, kind: str, name: str) -> None:
-        """The same for a passive declaration, which any permission allows (RabbitMQ)."""
+        """Raises AccessRefused unless the user has some permission here, enough for a passive declare (RabbitMQ)."""
         if not (self._allows(READ, name) or self._allows(WRITE, name)):
             self.check(CONFIGURE, kind, name)
 

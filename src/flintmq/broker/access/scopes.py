@@ -1,7 +1,7 @@
-"""What a token grants, in the words of its scopes, which are RabbitMQ's: `read:VHOST/NAME`, `tag:administrator`.
+"""Scopes of a token, in RabbitMQ's syntax: `read:VHOST/NAME`, `tag:administrator`.
 
-A scope may have a third part, a pattern of routing keys at topic exchanges. In each part `*` stands for any text, and
-what is to be taken literally may be percent-encoded. Whatever says something else grants nothing.
+A scope may have a third part, a pattern of routing keys at topic exchanges. In each part `*` matches any text, and
+percent-encoding makes a character literal. A scope of any other form grants nothing.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,10 @@ _TAG = "tag:"
 
 @final
 class Wildcard:
-    """Matched in time that grows with text times pattern at most: both come from outside."""
+    """A pattern with `*`.
+
+    Matching takes at most time in proportion to text length times pattern length: clients choose both.
+    """
 
     def __init__(self, text: str) -> None:
         parts = [unquote_plus(part) for part in text.split("*")]
@@ -49,7 +52,7 @@ class _Scope:
 
 @final
 class Scopes:
-    """Those of one token, without the prefix that says they are meant for this broker."""
+    """The scopes of one token, without the prefix that says that they are meant for this broker."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._scopes: list[_Scope] = []
@@ -64,7 +67,7 @@ class Scopes:
         self.tags = tuple(tags)
 
     def enters(self, vhost: str) -> bool:
-        """Whether there is anything in the virtual host for its bearer."""
+        """Whether the scopes grant anything in the virtual host."""
         return any(scope.vhost.matches(vhost) for scope in self._scopes)
 
     def allows(self, action: str, vhost: str, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""A user: tags, permissions in each virtual host, limits, and the connections there are."""
+"""A user: tags, permissions per virtual host, limits, and open connections."""
 
 from typing import Final, final
 
@@ -11,23 +11,23 @@ from flintmq.broker.access.permission import Rights
 from flintmq.broker.bounds import name_fault, value_fault
 from flintmq.broker.ports import UserRecord
 
-# The tag that lets a user publish under another's name in the user-id property.
+# The tag that allows publishing under another user's name in the user-id property.
 _IMPERSONATOR: Final = "impersonator"
-# What names of those end with whom only the issuer of tokens knows.
+# The suffix of the names of owners that only the issuer of tokens knows.
 _SUFFIX: Final = " (by token)"
-# The tag of those that may clear up after others.
+# The tag of users who may delete what others own.
 _ADMINISTRATOR: Final = "administrator"
 
 
 def is_by_token(owner: str) -> bool:
-    """Whether it is somebody whom only the issuer of tokens knows."""
+    """Whether this owner is known only to the issuer of tokens."""
     return owner.endswith(_SUFFIX)
 
 
 def check_user_size(record: UserRecord, is_new: bool) -> None:
-    """Raises ConfigurationError for a name that the property user-id has no room for, and for too many tags.
+    """Raises ConfigurationError if the name is longer than the user-id property allows, or for too many tags.
 
-    A user who is there under a longer name, from an earlier release, may stay.
+    A user of an earlier release may keep a longer name.
     """
     fault = name_fault("user name", record.name) if is_new else ""
     fault = fault or value_fault(f"tags of user '{record.name}'", list(record.tags))
@@ -37,9 +37,10 @@ def check_user_size(record: UserRecord, is_new: bool) -> None:
 
 @final
 class User:
-    """`channels` counts those of all connections.
+    """A user. `channels` counts the channels of all connections.
 
-    `owner` is whose that is what outlives a connection: a name that a token says is not that of one of our own users.
+    `owner` is the owner's name for what outlives a connection: a name in a token does not stand for this broker's own
+    user of that name.
     """
 
     def __init__(self, record: UserRecord, by_token: bool = False) -> None:
@@ -60,7 +61,7 @@ class User:
         return _ADMINISTRATOR in self.record.tags
 
     def rights(self, vhost: str) -> Rights:
-        """The permissions in a virtual host; none, as long as there are none."""
+        """Return the rights in a virtual host, empty if nothing was granted there."""
         rights = self._rights.get(vhost)
         if rights is None:
             rights = Rights(self.name, vhost)
@@ -72,7 +73,7 @@ class User:
         return list(self._rights.values())
 
     def forget_vhost(self, vhost: str) -> None:
-        """A virtual host is gone: one of the same name that comes later grants nothing by itself."""
+        """Forget the rights in a deleted virtual host: a later one of the same name grants nothing by itself."""
         rights = self._rights.pop(vhost, None)
         if rights is not None:
             rights.revoke()

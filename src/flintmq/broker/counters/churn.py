@@ -1,4 +1,4 @@
-"""How many of what comes and goes have come, and gone, since the broker started."""
+"""Counts of connections, channels, queues and lost messages since the broker started."""
 
 from typing import final
 
@@ -9,14 +9,15 @@ from flintmq.broker.counters.traffic import Traffic
 
 @final
 class Churn:
-    """`queues_declared` counts declarations, of queues that were there as well. A session of AMQP 1.0 is a channel.
+    """Counters of the node that only grow. A session of AMQP 1.0 counts as a channel.
 
-    `unsendable` are messages that queues gave up because no frame could hold them, or that were passed over in streams.
-    `routes_given_up` counts messages without a publisher who could be told, such as dead letters and delayed ones, that
-    went nowhere because finding their queues would take more than MESSAGE_WORK_UNITS.
+    `queues_declared` counts declarations, also of existing queues. `unsendable` counts messages that no frame could
+    hold: queues gave them up, or they were skipped in streams. `routes_given_up` counts messages without a publisher to
+    answer, such as dead letters and delayed messages, that were lost because finding their queues would take more than
+    MESSAGE_WORK_UNITS.
 
-    `published` and `gone` are what passed through virtual hosts that are deleted. `dead_letters` are by the kind of
-    queue they are from, the strategy (RabbitMQ's name) and the reason.
+    `published` and `gone` are the traffic of deleted virtual hosts. `dead_letters` has the keys kind of queue, strategy
+    (RabbitMQ's name) and reason.
     """
 
     def __init__(self) -> None:
@@ -30,7 +31,7 @@ class Churn:
         self.published: i64 = 0
         self.unsendable: i64 = 0
         self.routes_given_up: i64 = 0
-        # Of channels that closed: what they had published and nobody will confirm any more.
+        # Messages published on channels that closed before the messages were confirmed.
         self.unconfirmed: i64 = 0
         self.gone = Traffic()
         self.dead_letters: dict[tuple[str, str, str], int] = {}

@@ -1,9 +1,9 @@
-"""Parts of messages on links that broke off in the middle, while nobody is connected to go on with them.
+"""Parts of messages on suspended links: the transfer broke off in the middle, and no connection continues it.
 
-Their client may never come back: so they are put out of memory, beside the pages of deep queues, and have a bound, for
-each user and for the node. Beyond it the ones longest suspended are given up, and so is one that cannot be read back.
-Their clients hear of that when they attach again, by a map that does not have them, and send the messages from the
-beginning; nothing that was answered is lost.
+The client may never return. The parts are therefore moved out of memory, to where the pages of deep queues are, and
+bounded per user and per node. Above the bound the parts that were suspended first are discarded, as are parts that
+cannot be read back. The clients find out when they attach again: the unsettled map does not have these deliveries, so
+the clients send the messages from the beginning. Nothing that was accepted is lost.
 """
 
 from abc import abstractmethod
@@ -11,7 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, trait
 
-# Nobody holds so much.
+# An unreachable number of bytes.
 _NO_LIMIT: Final = 1 << 62
 
 
@@ -27,7 +27,7 @@ class PartialMessageHolder:
     @property
     @abstractmethod
     def half_bytes(self) -> int:
-        """The bytes of its parts of messages."""
+        """The number of bytes of its parts of messages."""
 
     @abstractmethod
     def discard_partial_messages(self) -> int:
@@ -36,23 +36,26 @@ class PartialMessageHolder:
 
 @final
 class PartialMessages:
-    """`held` is in bytes, of all users. Until `bound` is called there is no bound: a start restores all there was."""
+    """Parts of all suspended links. `held` is bytes, of all users.
+
+    There is no bound until `bound` is called, so that a start restores everything.
+    """
 
     def __init__(self) -> None:
         self.held: i64 = 0
-        # The disk has no room to spare: what is suspended stays in memory, within the same bounds.
+        # The disk is nearly full: suspended parts stay in memory, within the same bounds.
         self.is_disk_low = False
         self._user_most: i64 = _NO_LIMIT
         self._most: i64 = _NO_LIMIT
-        # How many messages were given up.
+        # The number of messages whose parts were discarded.
         self.given_up: i64 = 0
-        # What each suspended terminus has, the one longest suspended first: of all users, and of each.
+        # Bytes by suspended terminus, the one that was suspended first in front: of all users, and by user.
         self._suspended: dict[PartialMessageHolder, i64] = {}
         self._of_users: dict[str, dict[PartialMessageHolder, None]] = {}
         self._held_by: dict[str, i64] = {}
 
     def bound(self, user_most: i64, most: i64) -> None:
-        """A user's may have so many bytes from now on, and all of them together."""
+        """Set the bounds in bytes: per user, and for all users together."""
         self._user_most = user_most
         self._most = most
         for user in list(self._of_users):
@@ -65,7 +68,7 @@ class PartialMessages:
             self._give_up(next(iter(self._suspended)))
 
     def suspended(self, terminus: PartialMessageHolder) -> None:
-        """Nobody uses it. What is too much now is given up, of others of its user first."""
+        """Count the parts of a terminus that no link uses. Above a bound, parts of this user are discarded first."""
         self.resumed(terminus)
         size = terminus.half_bytes
         if size == 0:
@@ -78,7 +81,7 @@ class PartialMessages:
         self._keep_to_bounds(user)
 
     def resumed(self, terminus: PartialMessageHolder) -> None:
-        """It is in use again, or gone."""
+        """Stop counting a terminus that a link uses again, or that is gone."""
         size = self._suspended.pop(terminus, 0)
         if size == 0:
             return

@@ -1,7 +1,6 @@
-"""What passed, counted where it passes: plain numbers on objects that a message touches anyway.
+"""Counters of messages, kept as plain numbers on the objects that handle a message anyway.
 
-They only ever grow, and nobody on the way of a message looks at them: rates are made by whoever reads them now and
-again.
+The counters only grow, and the message path never reads them. Readers compute rates from two readings.
 """
 
 from typing import final
@@ -10,11 +9,11 @@ from mypy_extensions import i64
 
 
 class Outflow:
-    """What went out of a queue, or by a channel.
+    """Messages that left a queue, or that a channel delivered.
 
-    `delivered` are messages given to consumers that have to settle them, `got` those that basic.get took; each has its
-    counterpart for messages that were settled by being sent. `got_empty` is how often basic.get found nothing.
-    `redelivered` counts among them those that somebody may have had before.
+    `delivered` counts messages given to consumers that have to settle them, `got` messages taken by basic.get;
+    `delivered_no_ack` and `got_no_ack` count messages that were settled by being sent. `got_empty` counts calls of
+    basic.get that found nothing. `redelivered` counts the messages among all these that may have been delivered before.
     """
 
     def __init__(self) -> None:
@@ -27,7 +26,7 @@ class Outflow:
         self.redelivered: i64 = 0
 
     def add(self, other: "Outflow") -> None:
-        """What another one has counted, which is no more."""
+        """Add the counts of another object that is being deleted."""
         self.delivered += other.delivered
         self.delivered_no_ack += other.delivered_no_ack
         self.got += other.got
@@ -39,7 +38,7 @@ class Outflow:
 
 @final
 class Passing:
-    """Messages that were published to an exchange, and the queues they went to, one by one."""
+    """Messages published to an exchange (`came`), and their copies for queues (`went`)."""
 
     def __init__(self) -> None:
         self.came: i64 = 0
@@ -48,7 +47,7 @@ class Passing:
 
 @final
 class Inflow:
-    """What publishers of one protocol sent, and heard of it: as in Traffic."""
+    """Messages from publishers of one protocol. The counts mean what they mean in Traffic."""
 
     def __init__(self) -> None:
         self.published: i64 = 0
@@ -57,7 +56,7 @@ class Inflow:
         self.dropped: i64 = 0
 
     def add(self, other: "Inflow") -> None:
-        """What another one has counted, which is no more."""
+        """Add the counts of another object that is being deleted."""
         self.published += other.published
         self.confirmed += other.confirmed
         self.returned += other.returned
@@ -66,11 +65,11 @@ class Inflow:
 
 @final
 class Traffic:
-    """Of a virtual host: what its publishers heard, and what went out of queues that are gone.
+    """Counts of a virtual host: answers to its publishers, and messages that left queues which are deleted.
 
-    `confirmed` messages are safe; `returned` and `dropped` ones had no queue to go to, and their publishers wanted them
-    back or not. `inflows` are parts of these, by the name of a protocol. `gone_outflows` are parts of `gone`, by the
-    kind of queue and the name of a protocol, which is empty for all of that kind.
+    `confirmed` messages are safe. `returned` and `dropped` messages had no queue: the publisher asked for their return,
+    or did not. `inflows` are parts of these, by protocol. `gone_outflows` are parts of `gone` by kind of queue and
+    protocol; an empty protocol stands for the sum of the kind.
     """
 
     def __init__(self) -> None:
@@ -82,7 +81,7 @@ class Traffic:
         self.gone_outflows: dict[tuple[str, str], Outflow] = {}
 
     def inflow_of(self, protocol: str) -> Inflow:
-        """Where publishers of a protocol are counted besides."""
+        """Return the counts of a protocol's publishers."""
         found = self.inflows.get(protocol)
         if found is None:
             found = Inflow()
@@ -90,7 +89,7 @@ class Traffic:
         return found
 
     def queue_gone(self, kind: str, outflow: Outflow, parts: dict[str, Outflow]) -> None:
-        """A queue is no more; `parts` are what went out of it by the name of a protocol."""
+        """Add the counts of a deleted queue. `parts` are the messages that left it, by protocol."""
         self.gone.add(outflow)
         self._add_gone((kind, ""), outflow)
         for protocol, part in parts.items():
@@ -104,7 +103,7 @@ class Traffic:
         known.add(outflow)
 
     def add(self, other: "Traffic") -> None:
-        """What another virtual host has counted, which is no more."""
+        """Add the counts of another virtual host that is being deleted."""
         self.confirmed += other.confirmed
         self.returned += other.returned
         self.dropped += other.dropped

@@ -1,7 +1,7 @@
-"""Dead letters: messages that a queue gave up go to its dead letter exchange, with the history of their deaths.
+"""Publishes dead letters to dead letter exchanges, with the history of their deaths.
 
 The history is RabbitMQ's: the header x-death lists each pair of queue and reason once, the latest first, with a count.
-The copy is written to the journal in one group with the settlement of the original: a crash leaves one of the two.
+The journal gets the copy and the settlement of the original in one group: after a crash exactly one of the two exists.
 """
 
 from typing import Final, final
@@ -20,23 +20,24 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.publishing import put, put_where_taken
 from flintmq.broker.tick import DELIVERY_LIMIT, REJECTED, DeadLetter, Tick
 
-# Why messages become letters by what a consumer does with them.
+# Reasons that are caused by a consumer's settlement.
 _BY_CONSUMERS: Final = (REJECTED, DELIVERY_LIMIT)
-# What a field of a table can hold: a publisher's own history may say anything.
+# The highest number that a field of a table can hold. The history may come from a publisher and contain anything.
 _COUNT_MAX: Final = 2**63 - 1
-# How many deaths are remembered, the latest: all of them stand in one frame, and are read for each further one.
+# The number of deaths that the history keeps, the latest ones: all of them are in one frame, and are read for each
+# further death.
 _DEATHS_MAX: Final = 256
 _DEATHS: Final = "x-death"
 _DELIVERY_COUNT: Final = "x-delivery-count"
 _FIRST: Final = ("x-first-death-exchange", "x-first-death-queue", "x-first-death-reason")
 _LAST: Final = ("x-last-death-exchange", "x-last-death-queue", "x-last-death-reason")
-# Headers that a table may have beside those, and the count of deliveries.
+# The number of other headers that a table can hold beside the history and the delivery count.
 _OTHERS_MAX: Final = TABLE_ENTRIES_MAX - 8
 
 
 @final
 class DeadLetters:
-    """Publishes the dead letters of all queues. `exchanges` are those of every virtual host, by its name."""
+    """Publishes the dead letters of all queues. `exchanges` has each virtual host's exchange registry, by name."""
 
     def __init__(self, tick: Tick, exchanges: dict[str, Exchanges], journal: Journal) -> None:
         self._tick = tick
@@ -45,7 +46,7 @@ class DeadLetters:
         self._held = HeldLetters(tick, exchanges, journal)
 
     def publish(self) -> bool:
-        """Publish what is waiting; True when some is left for the next tick."""
+        """Publish waiting dead letters. Returns True if some are left for the next tick."""
         letters = self._tick.dead_letters
         left: i64 = LETTERS_PER_TICK
         bytes_left: i64 = LETTER_BYTES_PER_TICK
@@ -65,9 +66,10 @@ class DeadLetters:
         return bool(letters) or bool(self._tick.roomy)
 
     def publish_given_up(self, since: int) -> None:
-        """Publish the letters of messages that no queue keeps, and of those that came after so many, consumers' ones.
+        """Publish dead letters that cannot wait for the next tick.
 
-        The others can wait: their messages are on their queues until then.
+        These are the messages that no queue keeps any more, and, of the dead letters behind the first `since`, those
+        that consumers caused. The messages of all others stay on their queues until they are published.
         """
         self._publish_discarded()
         letters = self._tick.dead_letters
@@ -81,7 +83,10 @@ class DeadLetters:
                 letters.append(letter)
 
     def _publish_discarded(self) -> None:
-        """All of them: nothing else keeps these messages, and who sent them is answered with this tick."""
+        """Publish the dead letters of discarded messages, all in this tick.
+
+        Nothing else keeps these messages, and their publishers are answered with this tick.
+        """
         discarded = self._tick.discarded
         while discarded:
             self._publish(discarded.popleft())
@@ -115,7 +120,7 @@ class DeadLetters:
         queue.drop(letter.entry)
 
     def _copy(self, letter: DeadLetter, exchange: str, headers: Table) -> Message:
-        """What goes to the dead letter exchange, with these headers."""
+        """Return the message for the dead letter exchange, with these headers."""
         original = letter.entry.message
         codec = original.codec
         new_key = letter.queue.settings.dead_letter_key
@@ -137,7 +142,10 @@ class DeadLetters:
         )
 
     def _insist(self, letter: DeadLetter, message: Message, targets: list[Queue]) -> None:
-        """The letter is settled when all targets have it; one that was routed before has been taken by some."""
+        """Publish at least once: settle the dead letter when all targets have it.
+
+        Targets that took it when it was routed before are left out.
+        """
         held = self._held
         taken = letter.taken or []
         targets = [target for target in targets if target not in taken]
@@ -154,22 +162,22 @@ class DeadLetters:
 
 
 def _wait_no_more(headers: Table) -> None:
-    """A delay is over once its queue has had the message; the sign tells, as after a delayed exchange."""
+    """Negate a delay header: the delay is over, and consumers still see its length, as after a delayed exchange."""
     delay = headers.get("x-delay")
     if isinstance(delay, int) and not isinstance(delay, bool) and delay > 0:
         headers["x-delay"] = -delay
 
 
 def _copies(headers: Table) -> list[str]:
-    """Further routing keys: BCC is no longer there to be seen once a message is on a queue."""
+    """Return the further routing keys in CC. The BCC header was removed when the message was routed."""
     listed = headers.get("CC")
     return [key for key in listed if isinstance(key, str)] if isinstance(listed, list) else []
 
 
 def _buried(headers: Table, letter: DeadLetter, keys: list[str], now_ms: i64) -> list[Table]:
-    """Write this death into the headers; returns all deaths, the latest first."""
+    """Write this death into the headers. Returns all deaths, the latest first."""
     if letter.entry.message.origin != 0:
-        # Straight from a client, who may have got these headers with an earlier message: that history is another's.
+        # The message comes directly from a client, which may have copied these headers from another message.
         for field in (_DEATHS, *_FIRST, _DELIVERY_COUNT):
             headers.pop(field, None)
     listed = headers.get(_DEATHS)
@@ -194,7 +202,7 @@ def _buried(headers: Table, letter: DeadLetter, keys: list[str], now_ms: i64) ->
     else:
         deaths.remove(death)
         count = death.get("count")
-        # A publisher may have written anything there.
+        # The count may come from a publisher and be anything.
         if isinstance(count, int) and not isinstance(count, bool) and 0 < count < _COUNT_MAX:
             death["count"] = count + 1
         else:
@@ -214,7 +222,7 @@ def _buried(headers: Table, letter: DeadLetter, keys: list[str], now_ms: i64) ->
 
 
 def _make_room(headers: Table) -> None:
-    """The history goes before what a publisher put last into a table as large as there may be."""
+    """Drop headers that a publisher put last if the history would make the table too large."""
     if len(headers) > _OTHERS_MAX:
         own = (_DEATHS, _DELIVERY_COUNT, *_FIRST, *_LAST)
         others = [field for field in headers if field not in own]
@@ -223,7 +231,7 @@ def _make_room(headers: Table) -> None:
 
 
 def _shorten(headers: Table) -> None:
-    """Of a history that nobody could be sent with the rest of the message, leave its latest death, with one key."""
+    """Reduce the history to its latest death with one routing key, so that the headers fit a frame."""
     deaths = headers.get(_DEATHS)
     if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict):
         latest = dict(deaths[0])
@@ -234,7 +242,7 @@ def _shorten(headers: Table) -> None:
 
 
 def _is_cycle(target: Queue, deaths: list[Table]) -> bool:
-    """Whether the message came from this queue before, and nobody has rejected it since: it would go round for ever."""
+    """Whether the message came from this queue before without a reject since: it would circulate forever."""
     for death in deaths:
         if death.get("reason") == REJECTED:
             return False

@@ -1,9 +1,9 @@
-"""Dead letters that not all their targets took, on queues that ask for at-least-once.
+"""Dead letters that some targets did not accept, from queues that dead-letter at least once.
 
-Such a letter stays unsettled on its queue until all of them have it. Which ones lack it is remembered, so that none
-gets it twice. A full target is asked again when something has left it, and others do not wait for it; a letter that is
-too large for a target even when that is empty lets others pass, and is tried again now and then. One that led nowhere
-is routed again when exchanges, bindings or the queue's settings have changed.
+Such a dead letter stays unsettled on its queue until all targets have it. The missing targets are remembered, so that
+no target gets it twice. A full target is asked again after something has left it, without making other targets wait. A
+dead letter that is larger than an empty target accepts lets others pass, and is tried again from time to time. A dead
+letter without any target is routed again when exchanges, bindings or the queue's settings have changed.
 """
 
 from collections import deque
@@ -20,17 +20,17 @@ from flintmq.broker.queue.settings import QueueSettings
 from flintmq.broker.tick import DeadLetter, Tick
 from flintmq.broker.timers import Timed
 
-# How often is looked whether what a letter's way depends on has changed.
+# The interval, in ms, of the check whether routes or settings of dead letters have changed.
 _LOOK_MS: Final = 10_000
-# Letters in one tick, those of queues and those that waited each: others get their turn in between.
+# Dead letters per tick, for new and for held ones separately: others get their turn in between.
 LETTERS_PER_TICK: Final = 4_096
-# Bytes of their bodies that go into one block of the journal, beyond the last letter.
+# Bytes of bodies in one block of the journal, not counting the last dead letter.
 LETTER_BYTES_PER_TICK: Final = 16 * 1024 * 1024
 
 
 @final
 class HeldLetter:
-    """`message` is what the queues in `lacking` are to get; there are none where the letter led nowhere."""
+    """A dead letter that waits. The queues in `lacking` are to get `message`; without any, it had no target."""
 
     def __init__(self, letter: DeadLetter, message: Message, lacking: list[Queue]) -> None:
         self.letter = letter
@@ -41,7 +41,7 @@ class HeldLetter:
 
 @final
 class _Source:
-    """The letters of one queue, and under what they were routed."""
+    """The held dead letters of one queue, and the topology version and settings with which they were routed."""
 
     def __init__(self, version: i64, settings: QueueSettings) -> None:
         self.version: i64 = version
@@ -51,7 +51,10 @@ class _Source:
 
 @final
 class HeldLetters(Timed):
-    """`exchanges` are those of every virtual host, by its name."""
+    """Holds dead letters until their targets accept them.
+
+    `exchanges` has the exchange registry of every virtual host, by name.
+    """
 
     def __init__(self, tick: Tick, exchanges: dict[str, Exchanges], journal: Journal) -> None:
         super().__init__()
@@ -59,13 +62,13 @@ class HeldLetters(Timed):
         self._exchanges = exchanges
         self._journal = journal
         self._sources: dict[Queue, _Source] = {}
-        # What each target that refused letters is to get, in order.
+        # Dead letters that a target refused, in order.
         self._targets: dict[Queue, deque[HeldLetter]] = {}
-        # Those too large for it.
+        # Dead letters that are larger than a target accepts.
         self._oversized: dict[Queue, list[HeldLetter]] = {}
 
     def is_awaited(self, target: Queue) -> bool:
-        """Whether letters wait for room in this queue: further ones come behind them."""
+        """Whether dead letters wait for room in this queue: further ones have to wait behind them."""
         return target in self._targets
 
     def hold(self, letter: DeadLetter, message: Message, lacking: list[Queue]) -> None:
@@ -95,7 +98,10 @@ class HeldLetters(Timed):
     # -- room ---------------------------------------------------------------------------------------------------
 
     def fill(self) -> None:
-        """Give targets that may have room what they lack. One that could take more stays in the tick's list."""
+        """Put held dead letters on the targets that may have room.
+
+        A target that could take more stays in the tick's list.
+        """
         roomy = self._tick.roomy
         left: i64 = LETTERS_PER_TICK
         bytes_left: i64 = LETTER_BYTES_PER_TICK
@@ -139,7 +145,7 @@ class HeldLetters(Timed):
         if letter.taken:
             letter.queue.drop(letter.entry)
         else:
-            # All its targets are gone.
+            # All its targets were deleted.
             self._tick.dead_letters.append(letter)
 
     # -- change -------------------------------------------------------------------------------------------------
@@ -165,7 +171,7 @@ class HeldLetters(Timed):
             left = deque([held for held in [*oversized.get(target, []), *waiting] if not held.is_over])
             if left:
                 self._targets[target] = left
-                # A consumer that came is room, too, for a queue that is to hold nothing.
+                # A new consumer is room, too, on a queue with a length limit of 0.
                 self._tick.roomy.append(target)
             else:
                 del self._targets[target]
@@ -174,5 +180,5 @@ class HeldLetters(Timed):
 
 
 def _is_oversized(message: Message, target: Queue) -> bool:
-    """Whether a queue never has room for this message; a consumer that waits there may take it still."""
+    """Whether the queue never stores a message of this size. A waiting consumer may still take it directly."""
     return 0 <= target.settings.max_bytes < len(message.body)

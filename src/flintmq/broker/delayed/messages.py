@@ -1,4 +1,4 @@
-"""Messages that delayed exchanges got before their time: held durably, and routed when they are due."""
+"""Messages of delayed exchanges: held durably, and routed when they are due."""
 
 from functools import partial
 from typing import Final, final
@@ -13,14 +13,14 @@ from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.publishing import put
 from flintmq.broker.tick import Tick
 
-# The names of their queues in the definitions, where clients can make none that begin like this.
+# The prefix of the queues' names in the definitions. Clients cannot declare names that begin like this.
 WAITING_PREFIX: Final = "amq.delayed."
 DELAY_HEADER: Final = "x-delay"
 
 
 @final
 class DelayedMessages(Waiting):
-    """Those of one virtual host."""
+    """The delayed messages of one virtual host."""
 
     def __init__(self, vhost: str, storage: Storage, tick: Tick, ids: QueueIds, exchanges: Exchanges) -> None:
         self._vhost = vhost
@@ -39,7 +39,7 @@ class DelayedMessages(Waiting):
         return queue
 
     def restore(self, record: QueueRecord) -> DelayedQueue:
-        """For start-up, when the exchanges are there."""
+        """Restore a queue at start-up, after the exchanges."""
         exchange = self._exchanges.find(record.name.removeprefix(WAITING_PREFIX))
         assert isinstance(exchange, DelayedExchange)
         queue = self._add(record.id, record.name, exchange)
@@ -59,25 +59,26 @@ class DelayedMessages(Waiting):
             self._storage.definitions.delete_queue(self._vhost, queue.name)
 
     def discard(self) -> None:
-        """The virtual host is deleted."""
+        """Discard all messages: the virtual host is deleted."""
         for queue in self._queues.values():
             queue.delete()
 
     def _due(self, exchange: DelayedExchange, entry: Entry) -> None:
-        """Route an entry now. In one group with its settlement: a crash leaves one of the two."""
+        """Route a due message, in one journal group with its settlement: a crash leaves both or neither."""
         held = entry.message
         codec = held.codec
         headers = codec.headers(held.properties)
         delay = headers.get(DELAY_HEADER)
         if isinstance(delay, int) and not isinstance(delay, bool) and delay > 0:
-            # As the plugin has it: consumers see how long it was, and nothing on the way delays it again.
+            # RabbitMQ's plugin negates the delay, too: consumers see its length, and no other exchange delays the
+            # message again.
             headers[DELAY_HEADER] = -delay
         hidden = _keys(headers.pop(HIDDEN_KEYS_HEADER, None))
         keys = [held.address.routing_key, *_keys(headers.get("CC")), *hidden]
         properties = codec.edited(held.properties, headers, True)
         options = codec.options(properties)
         if hidden:
-            # Another delayed exchange on the way may hold it, too.
+            # Another delayed exchange on the route may hold the message again.
             options.hidden_keys = hidden
         message = Message(
             held.address,

@@ -1,4 +1,4 @@
-"""The queue of a delayed exchange: holds messages until they are due, and is known to no client."""
+"""The queue of a delayed exchange. It holds messages until they are due; clients cannot see it."""
 
 from collections.abc import Callable
 from typing import Final, final
@@ -13,16 +13,16 @@ from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.delays import Delays
 from flintmq.broker.tick import Tick
 
-# The header with routing keys that nobody who gets the message is to see.
+# The header of the routing keys that consumers must not see.
 HIDDEN_KEYS_HEADER: Final = "BCC"
 
 
 @final
 class DelayedQueue(Queue, Recoverable):
-    """`due` is called for each entry whose time has come, in order of time, and has to settle it.
+    """The queue of one delayed exchange. `due` is called for each due entry, in order of time, and has to settle it.
 
-    Times count from when the broker got a message, so that a restart does not make them longer. What is held here has
-    its hidden routing keys among its headers, where they outlive a restart: it is yet to be routed by them.
+    A delay counts from when the broker received the message, so that a restart does not extend it. Messages in this
+    queue have their hidden routing keys among the headers: they are still needed for routing, also after a restart.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class DelayedQueue(Queue, Recoverable):
         return DONE if found else REFUSED
 
     def _keep(self, message: Message, options: MessageOptions) -> int:
-        """Other queues that get the message must not see the hidden keys: what is kept here is another one."""
+        """Keep a copy with the hidden keys in a header. Other queues share the original and must not see them."""
         headers = message.codec.headers(message.properties)
         headers[HIDDEN_KEYS_HEADER] = options.hidden_keys
         properties = message.codec.edited(message.properties, headers, True)
@@ -90,7 +90,7 @@ class DelayedQueue(Queue, Recoverable):
         return len(self._delays)
 
     def get(self, context: object | None = None) -> Entry | None:
-        """Nothing is ready as long as it is here."""
+        """Return None: messages in this queue are never ready."""
         return None
 
     def settle(self, entry: Entry) -> None:
@@ -101,7 +101,7 @@ class DelayedQueue(Queue, Recoverable):
         self.settle(entry)
 
     def requeue(self, entries: list[Entry]) -> None:
-        """Nobody gets any to give back."""
+        """Do nothing: messages of this queue are never delivered."""
 
     def purge(self) -> int:
         count = len(self._delays)

@@ -1,4 +1,4 @@
-"""What every exchange type has: bindings, and the question which of them a message matches."""
+"""The base of all exchange types: bindings, and the interface for matching messages to them."""
 
 from abc import abstractmethod
 from typing import final
@@ -10,13 +10,13 @@ from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.selector.filter import Filter
 
-# Destination's kind and name, routing key, arguments: what tells a binding from others of the same exchange.
+# The destination's kind and name, routing key and arguments: the identity of a binding within its exchange.
 BindingKey = tuple[str, str, str, str]
 
 
 @final
 class Binding:
-    """One edge from an exchange to a queue or to another exchange; one of `queue` and `exchange` is not None."""
+    """An edge from an exchange to a queue or to another exchange. Exactly one of `queue` and `exchange` is set."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Binding:
 
 
 def canonical(value: object) -> str:
-    """The same text for equal values of a table, in whatever order their keys are; true and 1 are different."""
+    """Return a text that is the same for equal values of a table, whatever the order of keys. true and 1 differ."""
     if isinstance(value, dict):
         return "{" + ",".join([f"{key!r}:{canonical(value[key])}" for key in sorted(value)]) + "}"
     if isinstance(value, list):
@@ -58,14 +58,14 @@ def canonical(value: object) -> str:
 
 
 class Exchange:
-    """An exchange of any type. A type fills `add`, `remove` and `match`; the rest is the same for all.
+    """An exchange. Each type implements `add`, `remove` and `match`; everything else is common to all types.
 
-    `alternate` names the exchange that gets what matches nothing here, empty for none. `changed` is the router's: the
-    version in which this exchange's bindings became what they are.
+    `alternate` names the exchange for messages that match no binding, "" for none. `changed` is the topology version in
+    which the bindings last changed.
     """
 
     type: str = ""
-    # Whether what matches depends on more than the routing key, so that a route cannot be remembered.
+    # Whether matching depends on more than the routing keys, so that a route cannot be cached.
     per_message: bool = False
 
     def __init__(
@@ -80,13 +80,13 @@ class Exchange:
         self.bindings: dict[BindingKey, Binding] = {}
         self.alternate = ""
         self.changed: i64 = 0
-        # Whether each message meets all bindings; and what their comparisons and filters cost it.
+        # Whether each message is compared with all bindings, and the cost of these comparisons and filters.
         self.asks_all = False
         self.asking: i64 = 0
         self.passing = Passing()
 
     def bind(self, binding: Binding) -> bool:
-        """Add a binding; False when the same one is there already."""
+        """Add a binding. Returns False if an equal one exists."""
         key = binding.key
         if key in self.bindings:
             return False
@@ -96,7 +96,7 @@ class Exchange:
         return True
 
     def unbind(self, key: BindingKey) -> Binding | None:
-        """Remove the binding of this key; returns it, or None when there is none."""
+        """Remove the binding with this key. Returns it, or None if there is none."""
         found = self.bindings.pop(key, None)
         if found is not None:
             self.remove(found)
@@ -104,35 +104,34 @@ class Exchange:
         return found
 
     def asking_beside(self, binding: Binding) -> i64:
-        """What other bindings cost a message that meets this one, as far as it is certain to meet them."""
+        """Return the cost of other bindings that a message matching this binding certainly meets, in units of work."""
         return self.asking if self.asks_all else 0
 
     def asking_cost(self, binding: Binding) -> i64:
-        """Units of work that each message may cost for the sake of this binding, beyond those of its key."""
+        """Return the units of work that this binding may cost each message, beyond comparing its key."""
         return 0 if binding.filter is None else 1 + binding.filter.cost
 
     def check(self) -> None:
-        """Raises PreconditionFailed when the exchange's own arguments make no sense for this type."""
+        """Raises PreconditionFailed if the exchange's arguments are invalid for this type."""
 
     def check_binding(self, binding: Binding) -> None:
-        """Raises PreconditionFailed when a binding makes no sense for this type."""
+        """Raises PreconditionFailed if a binding is invalid for this type."""
 
     def history(self) -> list[Message]:
-        """What a new binding's destination is given at once, oldest first."""
+        """Return the messages that a new binding's destination gets at once, oldest first."""
         return []
 
     @abstractmethod
     def add(self, binding: Binding) -> None:
-        """A binding is new in `bindings`."""
+        """Take note of a binding that was added to `bindings`."""
 
     @abstractmethod
     def remove(self, binding: Binding) -> None:
-        """A binding has left `bindings`."""
+        """Take note of a binding that was removed from `bindings`."""
 
     @abstractmethod
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
-        """The bindings that a message with these routing keys goes by, before their filters.
+        """Return the bindings that a message with these routing keys matches, before their filters.
 
-        There are several keys where a message names further ones (CC, BCC). Types that are not `per_message` need no
-        message.
+        There are several keys if a message has CC or BCC. Types that are not `per_message` accept None as message.
         """

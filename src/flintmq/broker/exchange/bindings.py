@@ -1,4 +1,4 @@
-"""The edges of a virtual host's graph by where they lead: what goes when a queue or an exchange goes."""
+"""The bindings of a virtual host by destination, for deleting a queue or an exchange."""
 
 from typing import Final, final
 
@@ -6,29 +6,29 @@ from flintmq.base.work import WORK
 from flintmq.broker.exchange.base import Binding, BindingKey, Exchange
 from flintmq.broker.queue.base import Queue
 
-# What it takes to remove a binding together with others.
+# The work of removing one of several bindings at once.
 _REMOVED_UNITS: Final = 4
 
 
 @final
 class Bindings:
-    """All bindings of a virtual host. Exchanges know those that start at them; here they are found from their ends.
+    """All bindings of a virtual host by destination. Exchanges know the bindings that start at them.
 
-    Without that, a queue that goes away would have to be looked for in every exchange.
+    Without this, deleting a queue would require a search in every exchange.
     """
 
     def __init__(self) -> None:
         self._to: dict[Queue | Exchange, dict[Binding, None]] = {}
 
     def add(self, binding: Binding) -> bool:
-        """False when the same one is there already."""
+        """Add a binding. Returns False if an equal one exists."""
         if not binding.source.bind(binding):
             return False
         self._to.setdefault(binding.destination, {})[binding] = None
         return True
 
     def remove(self, source: Exchange, key: BindingKey) -> Binding | None:
-        """The one that was there; None when there was none."""
+        """Remove a binding. Returns it, or None if there is none."""
         binding = source.unbind(key)
         if binding is not None:
             self._forget(binding)
@@ -38,7 +38,7 @@ class Bindings:
         return list(self._to.get(destination, {}))
 
     def remove_to(self, destination: Queue | Exchange) -> list[Exchange]:
-        """Remove all that lead to what goes away; returns the exchanges they came from, each once."""
+        """Remove all bindings to a destination. Returns the exchanges at which they started, each once."""
         gone = self._to.pop(destination, {})
         WORK.spent += _REMOVED_UNITS * len(gone)
         for binding in gone:
@@ -46,7 +46,7 @@ class Bindings:
         return list(dict.fromkeys([binding.source for binding in gone]))
 
     def remove_from(self, source: Exchange) -> None:
-        """The exchange goes away with its own bindings."""
+        """Remove the bindings of an exchange that is deleted."""
         WORK.spent += _REMOVED_UNITS * len(source.bindings)
         for binding in source.bindings.values():
             self._forget(binding)

@@ -1,10 +1,10 @@
-"""x-consistent-hash (RabbitMQ): to one of the destinations bound, by a hash; the binding's key is its weight.
+"""x-consistent-hash (RabbitMQ): routes to one destination by a hash. The binding's key is its weight.
 
-What is hashed is the routing key, or what the exchange's argument `hash-header` or `hash-property` names. Each
+The hash is that of the routing key, or of what the exchange's argument `hash-header` or `hash-property` names. Each
 destination draws a number from the hash and its own name, and the best draw wins (weighted rendezvous hashing, Thaler
-and Ravishankar 1998). So the shares are those of the weights exactly, nothing but the names and weights decides, in
-whatever order they were bound, and when a destination comes or goes, only its own share of the keys moves. The price
-is a draw for each destination: RabbitMQ's ring has none of these properties but is faster with thousands of them.
+and Ravishankar 1998). The shares therefore follow the weights exactly, depend on names and weights only and not on the
+order of binding, and a destination that comes or goes moves only its own share of the keys. The price is one draw per
+destination: RabbitMQ's ring has none of these properties but is faster with thousands of destinations.
 """
 
 from hashlib import blake2b
@@ -28,10 +28,11 @@ _RANGE: Final = 4294967296.0
 
 @final
 class _Draw:
-    """A destination's part in every draw: 64 bits of its name, and its weight."""
+    """A destination in every draw: 64 bits of its name's hash, and its weight."""
 
     def __init__(self, binding: Binding) -> None:
-        # Not the key: with another weight, a destination must win all it won before, or lose nothing to others.
+        # The binding's key is no part of the hash: with a higher weight, a destination must keep all that it won
+        # before.
         name = blake2b(f"{binding.destination_type}:{binding.destination.name}".encode(), digest_size=8).digest()
         self.binding = binding
         self.low: i64 = int.from_bytes(name[:4], "big")
@@ -88,7 +89,8 @@ class ConsistentHashExchange(Exchange):
         lowest = 0.0
         for draw in self._draws.values():
             drawn = mix((mix(hashed ^ draw.low) + draw.high) & MASK)
-            # Exponentially distributed with the weight as rate: the lowest is this one's in proportion to its weight.
+            # The score is exponentially distributed with the weight as rate. The lowest wins, in proportion to its
+            # weight.
             score = -log((float(drawn) + 0.5) / _RANGE) / draw.weight
             if best is None or score < lowest:
                 best = draw.binding
@@ -96,7 +98,7 @@ class ConsistentHashExchange(Exchange):
         return [] if best is None else [best]
 
     def _hashed(self, routing_key: str, message: Message | None) -> str:
-        """What decides; all messages without the header or property go the same way (RabbitMQ)."""
+        """Return the text to hash. All messages without the header or property share a destination (RabbitMQ)."""
         if not self.per_message:
             return routing_key
         assert message is not None

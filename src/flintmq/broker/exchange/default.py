@@ -1,6 +1,6 @@
-"""The default exchange: the routing key is a queue's name (amqp-0-9-1 §3.1.3.1).
+"""The default exchange: the routing key is the name of a queue (amqp-0-9-1 §3.1.3.1).
 
-Its bindings are the queues, and the addresses of answers (direct reply-to). In the strict dialect clients may bind
+It leads to queues by their names, and to reply addresses (direct reply-to). In the strict dialect clients may bind
 further keys.
 """
 
@@ -19,7 +19,7 @@ class DefaultExchange(Exchange):
         super().__init__(vhost, "", True, False, False, {})
         self._queues = queues
         self._replies = replies
-        # By routing key, beside the names of queues: where the dialect lets clients bind here.
+        # Clients' bindings by routing key, for dialects that allow bindings here.
         self._further: dict[str, list[Binding]] = {}
 
     def add(self, binding: Binding) -> None:

@@ -1,8 +1,8 @@
-"""x-delayed-message (RabbitMQ's plugin): routes by another type, `x-delayed-type`, once a message's time has come.
+"""x-delayed-message (RabbitMQ's plugin): routes by the type in `x-delayed-type` once a message is due.
 
-A message whose header `x-delay` is a positive number of milliseconds goes to a queue that holds what is not due. When
-it is, it is routed by the bindings of that moment; all others are routed at once. One that cancels another goes where
-that is held.
+A message whose header `x-delay` is a positive number of milliseconds goes to a queue that holds it until it is due, and
+is then routed by the bindings of that moment. All other messages are routed at once. A message that cancels another one
+goes to the queue that holds it.
 """
 
 from abc import abstractmethod
@@ -19,20 +19,20 @@ DELAYED_TYPE: Final = "x-delayed-type"
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Waiting:
-    """Keeps messages for delayed exchanges until they are due, as safe as their persistence asks for."""
+    """Holds messages of delayed exchanges until they are due, as durably as the messages are persistent."""
 
     @abstractmethod
     def make(self, exchange: "DelayedExchange") -> Queue:
-        """The queue that holds what this exchange gets too early, made with the exchange."""
+        """Create the queue that holds the messages of a new exchange."""
 
     @abstractmethod
     def ended(self, exchange: "DelayedExchange") -> None:
-        """The exchange is deleted, and with it what it still holds."""
+        """Delete the queue of a deleted exchange, with the messages in it."""
 
 
 @final
 class DelayedExchange(Exchange):
-    """`underlying` knows the same bindings and says where a message goes that is due."""
+    """An exchange that delays messages. `underlying` has the same bindings and routes the due ones."""
 
     type = "x-delayed-message"
     per_message = True

@@ -1,4 +1,4 @@
-"""direct: to the destinations bound with exactly the message's routing key."""
+"""direct: routes to the destinations that are bound with exactly the message's routing key."""
 
 from typing import Final, final
 
@@ -8,7 +8,7 @@ from flintmq.base.work import WORK
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.message import Message, Table
 
-# Bindings with selectors whose costs are added up in one unit of work.
+# The number of bindings with selectors whose costs are added up in one unit of work.
 _SUMMED_PER_UNIT: Final = 8
 
 
@@ -20,7 +20,7 @@ class DirectExchange(Exchange):
         self, vhost: str, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
-        # Dictionaries as sets that keep their order: thousands of queues bound by one key go one at a time.
+        # Dictionaries serve as ordered sets: of thousands of queues bound by one key, each is removed in constant time.
         self._by_key: dict[str, dict[Binding, None]] = {}
 
     def add(self, binding: Binding) -> None:

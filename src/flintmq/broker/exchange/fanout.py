@@ -1,4 +1,4 @@
-"""fanout: to every destination bound, whatever the routing key."""
+"""fanout: routes to every bound destination, whatever the routing key."""
 
 from typing import final
 
@@ -17,10 +17,10 @@ class FanoutExchange(Exchange):
         self.asks_all = True
 
     def add(self, binding: Binding) -> None:
-        """The bindings themselves are all there is to know."""
+        """Do nothing: `bindings` is all that matching needs."""
 
     def remove(self, binding: Binding) -> None:
-        """As for `add`."""
+        """Do nothing: `bindings` is all that matching needs."""
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         return list(self.bindings.values())

@@ -1,4 +1,4 @@
-"""Hashes that are the same in every process and every build: the spread of messages must survive a restart."""
+"""Hashes that are equal in every process and build: the distribution of messages must survive a restart."""
 
 from typing import Final
 from zlib import crc32
@@ -9,9 +9,9 @@ MASK: Final = 0xFFFF_FFFF
 
 
 def mix(value: i64) -> i64:
-    """A one-to-one map of 32-bit numbers that leaves no likeness between neighbours (C. Wellons' "lowbias32").
+    """Map 32-bit numbers one to one, so that neighbours become unlike each other (C. Wellons' "lowbias32").
 
-    The factors are below 2**31, so that no product exceeds a signed 64-bit number: interpreted and compiled agree.
+    The factors are below 2**31, so that no product exceeds a signed 64-bit number: interpreted and compiled code agree.
     """
     value ^= value >> 16
     value = (value * 0x21F0AAAD) & 0xFFFF_FFFF
@@ -21,5 +21,5 @@ def mix(value: i64) -> i64:
 
 
 def hash_text(text: str) -> i64:
-    """32 bits that depend on all of a text."""
+    """Return a 32-bit hash of a text."""
     return mix(crc32(text.encode()))

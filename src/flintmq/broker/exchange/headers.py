@@ -1,8 +1,8 @@
-"""headers: by the values of message headers, where the routing key says nothing.
+"""headers: routes by message headers and ignores the routing key.
 
-amqp-0-9-1 §3.1.3.4, with RabbitMQ's any-with-x and all-with-x. Arguments that begin with "x-" are not compared, unless
-the match is one of these two; an argument without value asks for the header's presence alone. Where nothing is left to
-compare, all of it agrees, and not any.
+amqp-0-9-1 §3.1.3.4, with RabbitMQ's any-with-x and all-with-x. Arguments that begin with "x-" are compared with these
+two only. An argument without a value asks for the presence of the header. A binding without arguments to compare
+matches with "all", and does not match with "any".
 """
 
 from typing import Final, final
@@ -17,7 +17,7 @@ from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.fields import headers_of
 from flintmq.broker.message import Message, Table
 
-# Arguments that say how to compare, and are themselves not compared.
+# Arguments that control the comparison and are not compared themselves.
 _OWN: Final = ("x-match", "x-selector")
 # Values that are compared in one unit of work, with as many bytes of text each.
 _COMPARED_PER_UNIT: Final = 8
@@ -27,7 +27,7 @@ _MATCHES: Final = ("all", "any", "all-with-x", "any-with-x")
 
 @final
 class _Condition:
-    """A binding's arguments, taken apart once."""
+    """The parsed arguments of one binding."""
 
     def __init__(self, arguments: Table) -> None:
         match = arguments.get("x-match", "all")
@@ -62,7 +62,7 @@ class HeadersExchange(Exchange):
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
         self.asks_all = True
         self._conditions: dict[Binding, _Condition] = {}
-        # What it costs to ask all of them.
+        # The cost of matching all bindings.
         self._cost: i64 = 0
 
     def check_binding(self, binding: Binding) -> None:
@@ -96,7 +96,7 @@ class HeadersExchange(Exchange):
 
 
 def _size(value: object) -> int:
-    """How many values are within each other, text by its length."""
+    """Return the number of values within a value; a text counts by its length."""
     if isinstance(value, dict):
         return sum([1 + _size(each) for each in value.values()])
     if isinstance(value, list):
@@ -105,7 +105,10 @@ def _size(value: object) -> int:
 
 
 def same(left: object, right: object) -> bool:
-    """Equal in value and in type: Python's true equals 1 and 1.0, AMQP's does not. All widths of integers are one."""
+    """Whether values are equal in value and type: Python's True equals 1 and 1.0, AMQP's does not.
+
+    Integers of all widths are one type.
+    """
     if _is_number(left):
         return _is_number(right) and left == right
     if isinstance(left, dict):
@@ -120,5 +123,5 @@ def same(left: object, right: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    # Arguments keep the widths that they came with, headers do not.
+    # Arguments keep the integer types that they had on the wire, headers do not.
     return type(value) is int or isinstance(value, TypedInt)

@@ -1,7 +1,7 @@
-"""x-local-random (RabbitMQ): to one of the queues bound, at random.
+"""x-local-random (RabbitMQ): routes to one of the bound queues at random.
 
-RabbitMQ's picks among the queues of the node the publisher is connected to; here all queues are on that node. As
-there, it takes classic queues only, bound by an empty key.
+RabbitMQ chooses among the queues on the publisher's node; here all queues are on it. As in RabbitMQ, it accepts classic
+queues with an empty binding key only.
 """
 
 from typing import final

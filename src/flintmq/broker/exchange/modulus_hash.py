@@ -1,6 +1,6 @@
-"""x-modulus-hash (RabbitMQ): to one of the destinations bound, by the hash of the routing key modulo their number.
+"""x-modulus-hash (RabbitMQ): routes to one destination by the hash of the routing key modulo their number.
 
-A key keeps its destination until bindings come or go; then most keys get another one, which x-consistent-hash avoids.
+A key keeps its destination until bindings change; then most keys move to another one, which x-consistent-hash avoids.
 """
 
 from bisect import bisect_left, insort
@@ -19,7 +19,7 @@ class ModulusHashExchange(Exchange):
         self, vhost: str, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
-        # Sorted, so that the order in which bindings were made, or found after a restart, does not matter.
+        # Sorted, so that the order of binding, or of restoring, does not matter.
         self._order: list[BindingKey] = []
 
     def add(self, binding: Binding) -> None:

@@ -1,4 +1,4 @@
-"""x-random (RabbitMQ): to one of the destinations bound, each with the same chance, whatever the routing key."""
+"""x-random (RabbitMQ): routes to one of the bound destinations, each equally probable, whatever the routing key."""
 
 from typing import final
 
@@ -10,7 +10,7 @@ from flintmq.broker.message import Message, Table
 
 
 class Drawing(Exchange):
-    """An exchange that draws lots; to bind, to unbind and to draw costs the same however many bindings there are."""
+    """An exchange that picks at random. Binding, unbinding and picking take constant time."""
 
     per_message = True
 
@@ -18,7 +18,7 @@ class Drawing(Exchange):
         self, vhost: str, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
-        # The broker's; set by whoever makes the exchange.
+        # The broker's source of random numbers. The maker of the exchange sets it.
         self.chance: RandomSource
         self._lots: list[Binding] = []
         self._places: dict[Binding, int] = {}

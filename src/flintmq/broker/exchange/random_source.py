@@ -1,4 +1,4 @@
-"""Chance for what draws lots. It comes in as a number: the core has none of its own, so that a seed repeats a run."""
+"""Random numbers from a seed. The broker has no other source of randomness, so that a seed repeats a run."""
 
 from typing import Final, final
 
@@ -6,18 +6,18 @@ from mypy_extensions import i64
 
 from flintmq.broker.exchange.hashing import MASK, mix
 
-# Added for each draw before it is mixed: 2**32 divided by the golden ratio visits all 32-bit numbers.
+# Added for each number before mixing: 2**32 divided by the golden ratio visits all 32-bit numbers.
 _STEP: Final = 0x9E37_79B9
 
 
 @final
 class RandomSource:
-    """The lower 32 bits of `seed` say what all draws come to."""
+    """A sequence of random numbers that the lower 32 bits of `seed` determine."""
 
     def __init__(self, seed: int) -> None:
         self._state: i64 = seed & 0xFFFF_FFFF
 
     def below(self, count: i64) -> i64:
-        """A number from 0 to `count` - 1, each as probable as the others; `count` is below 2**31."""
+        """Return a number from 0 to `count` - 1, each equally probable. `count` is below 2**31."""
         self._state = (self._state + _STEP) & MASK
         return (mix(self._state) * count) >> 32

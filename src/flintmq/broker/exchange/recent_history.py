@@ -1,4 +1,4 @@
-"""x-recent-history (RabbitMQ): to every destination bound, and the last messages again to each that is bound anew.
+"""x-recent-history (RabbitMQ): fanout that also sends the last messages to each new binding's destination.
 
 The history is in memory and ends with the broker.
 """
@@ -13,7 +13,7 @@ from flintmq.broker.fields import headers_of
 from flintmq.broker.message import Message, Table
 
 _LENGTH: Final = "x-recent-history-length"
-# RabbitMQ's.
+# RabbitMQ's default.
 _DEFAULT_MESSAGES: Final = 20
 
 
@@ -42,10 +42,10 @@ class RecentHistoryExchange(Exchange):
         return list(self._recent)
 
     def add(self, binding: Binding) -> None:
-        """The bindings themselves are all there is to know."""
+        """Do nothing: `bindings` is all that matching needs."""
 
     def remove(self, binding: Binding) -> None:
-        """As for `add`."""
+        """Do nothing: `bindings` is all that matching needs."""
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         assert message is not None

@@ -1,4 +1,4 @@
-"""The exchanges of a virtual host and what is bound to them: declared, bound, deleted, and brought back."""
+"""The exchanges of a virtual host and their bindings: declare, bind, unbind, delete, restore."""
 
 from collections.abc import Callable
 from typing import Final, final
@@ -22,7 +22,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.selector.selectors import NOTHING, selector_of
 from flintmq.broker.tick import Tick
 
-# amqp-0-9-1 §3.1.3 and RabbitMQ's: there from the start in every virtual host.
+# The exchanges that every virtual host has from the start (amqp-0-9-1 §3.1.3, RabbitMQ).
 TRACE_EXCHANGE: Final = "amq.rabbitmq.trace"
 PREDECLARED: Final = (
     ("amq.direct", "direct"),
@@ -33,17 +33,16 @@ PREDECLARED: Final = (
 )
 
 
-# What a node does with a message whose queues are known.
+# Puts a message on queues; returns the result of the publish.
 Deliver = Callable[[Message, list[Queue]], int]
 
 
 @final
 class Exchanges:
-    """`queues` and `replies` are the virtual host's, by name: what the default exchange knows. `router` hears of every
-    change.
+    """The exchanges of a virtual host. `queues` and `replies` are its queues by name, for the default exchange.
 
-    `deliver` puts a message on queues: exchanges may send messages that nobody published to them. `alternate_of` gives
-    the name of the alternate exchange that policies set for an exchange, or "".
+    `router` is told of every change. `deliver` puts a message on queues, for exchanges that send messages by
+    themselves. `alternate_of` returns the name of the alternate exchange that policies set for an exchange, or "".
     """
 
     def __init__(
@@ -69,15 +68,15 @@ class Exchanges:
         self._tick = tick
         self._alternate_of = alternate_of
         self._deliver = deliver
-        # Holds what delayed exchanges get too early; set by the virtual host.
+        # Holds the messages of delayed exchanges. The virtual host sets it.
         self.waiting: Waiting
         for name, kind in PREDECLARED:
             self._add(make_exchange(vhost, name, kind, True, False, False, {}, chance))
-        # Where the broker itself publishes what it traces.
+        # The broker publishes its traces to this exchange.
         self._add(make_exchange(vhost, TRACE_EXCHANGE, "topic", True, False, True, {}, chance))
 
     def find(self, name: str) -> Exchange:
-        """Raises NotFound."""
+        """Return the exchange of this name. Raises NotFound."""
         return self.router.exchange(name)
 
     # -- declaring ----------------------------------------------------------------------------------------------
@@ -85,7 +84,7 @@ class Exchanges:
     def declare(
         self, name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> Exchange:
-        """Make an exchange, or find the equal one that is there."""
+        """Create an exchange, or return an equal one that exists."""
         _refuse_default(name)
         self.dialect.check_name("exchange", name)
         check_arguments(f"exchange '{name}' in vhost '{self._vhost}'", arguments)
@@ -129,7 +128,7 @@ class Exchanges:
             raise CommandInvalid(error.text) from None
 
     def find_declared(self, name: str) -> Exchange:
-        """What a passive declaration asks for. Raises NotFound, and AccessRefused for the default exchange."""
+        """Return the exchange of a passive declaration. Raises NotFound, and AccessRefused for the default exchange."""
         _refuse_default(name)
         return self.find(name)
 
@@ -139,7 +138,7 @@ class Exchanges:
         self.router.all_changed()
 
     def set_alternate(self, exchange: Exchange, name: str) -> None:
-        """The alternate exchange that policies give; an argument of the exchange itself goes before it."""
+        """Set the alternate exchange of the policies. The exchange's own argument has precedence."""
         alternate = args.alternate_exchange(exchange.name, self._vhost, exchange.arguments) or name
         if alternate != exchange.alternate:
             exchange.alternate = alternate
@@ -148,7 +147,7 @@ class Exchanges:
     # -- deleting -----------------------------------------------------------------------------------------------
 
     def delete(self, name: str, if_unused: bool) -> None:
-        """Deleting what is not there is no error where the dialect says so."""
+        """Delete an exchange. A missing one is an error only in the strict dialect."""
         _refuse_default(name)
         _refuse_reserved(name)
         if name not in self.by_name and not self.dialect.missing_is_fault:
@@ -159,9 +158,9 @@ class Exchanges:
         self._remove([exchange])
 
     def _remove(self, leaving: list[Exchange]) -> None:
-        """Take exchanges out, and the auto-delete ones that led to nothing else.
+        """Remove exchanges, and auto-delete exchanges whose last binding led to them.
 
-        A list instead of recursion: a client may chain any number of them.
+        This uses a list instead of recursion, because clients may build chains of any length.
         """
         while leaving:
             exchange = leaving.pop()
@@ -177,11 +176,11 @@ class Exchanges:
                 self._storage.definitions.delete_exchange(self._vhost, exchange.name)
 
     def queue_made(self) -> None:
-        """The default exchange leads to one more queue."""
+        """Tell the router that the default exchange leads to a new queue."""
         self.router.changed(self._default)
 
     def queue_removed(self, queue: Queue) -> None:
-        """Its bindings go with it, and the auto-delete exchanges that had no others."""
+        """Remove a queue's bindings, and the auto-delete exchanges that had no others."""
         self.router.changed(self._default)
         for source in self.bindings.remove_to(queue):
             self.router.changed(source)
@@ -195,7 +194,7 @@ class Exchanges:
         self._bind(Binding(self._bindable(source), queue, routing_key, arguments))
 
     def bind_exchange(self, destination: str, source: str, routing_key: str, arguments: Table) -> None:
-        """exchange.bind (RabbitMQ): what matches at the source goes on through the destination."""
+        """exchange.bind (RabbitMQ): messages that match at the source go on through the destination."""
         _refuse_default(destination)
         end = self.find(destination)
         self._bind(Binding(self._bindable(source), end, routing_key, arguments))
@@ -232,7 +231,7 @@ class Exchanges:
         return self.router.queues_from(binding.exchange, [message.address.routing_key], message)
 
     def unbind_queue(self, queue: Queue, source: str, routing_key: str, arguments: Table) -> None:
-        """Removing a binding that is not there is no error where the dialect says so."""
+        """Unbind a queue. A missing binding is an error only in the strict dialect."""
         is_found = self._unbind(Binding(self._bindable(source), queue, routing_key, arguments))
         if not is_found and self.dialect.missing_is_fault:
             raise NotFound(
@@ -241,15 +240,15 @@ class Exchanges:
             )
 
     def unbind_exchange(self, destination: str, source: str, routing_key: str, arguments: Table) -> None:
-        """exchange.unbind (RabbitMQ). Removing a binding that is not there is no error."""
+        """exchange.unbind (RabbitMQ). A missing binding is no error."""
         _refuse_default(destination)
         end = self.find(destination)
         self._unbind(Binding(self._bindable(source), end, routing_key, arguments))
 
     def _unbind(self, binding: Binding) -> bool:
-        """False when there is none."""
+        """Remove a binding. Returns False if there is none."""
         source = binding.source
-        # Integers are equal whatever their types: the one that was there may have others, by which it is stored.
+        # Integers of all types are equal here, but bindings are stored by the types that they were made with.
         found = self.bindings.remove(source, binding.key)
         if found is None:
             return False
@@ -261,7 +260,7 @@ class Exchanges:
         return True
 
     def _bindable(self, name: str) -> Exchange:
-        """An exchange that bindings may start at."""
+        """Return an exchange at which bindings may start."""
         if not self.dialect.binds_default_exchange:
             _refuse_default(name)
         return self.find(name)
@@ -277,7 +276,7 @@ class Exchanges:
         )
 
     def queues_when_due(self, exchange: DelayedExchange, keys: list[str], message: Message) -> list[Queue]:
-        """Where a message goes, by all its routing keys, that a delayed exchange held until now."""
+        """Return the queues of a due message of a delayed exchange, by all its routing keys."""
         exchange.underlying.alternate = exchange.alternate
         return self.router.queues_from(exchange.underlying, keys, message)
 
@@ -303,7 +302,8 @@ class Exchanges:
         try:
             binding.filter = selector_of(record.arguments, "")
         except PreconditionFailed:
-            # Another release took it. It can be unbound, and until then is no reason not to start.
+            # An earlier release accepted this selector. The binding can be unbound, and does not keep the broker from
+            # starting.
             binding.filter = NOTHING
         self.bindings.add(binding)
         self.router.changed(source)
@@ -324,7 +324,10 @@ def _is_unused(exchange: Exchange) -> bool:
 
 
 def is_durable(binding: Binding) -> bool:
-    """Bindings last as long as both ends do; an exclusive queue ends with its connection, durable or not."""
+    """Whether the binding survives a restart: both ends have to.
+
+    An exclusive queue ends with its connection, durable or not.
+    """
     queue = binding.queue
     if queue is not None:
         return binding.source.durable and queue.durable and queue.owner is None

@@ -1,4 +1,4 @@
-"""Where a message goes: from its address through the exchanges to queues, remembered as far as it can be."""
+"""Routing: from an address through exchanges to queues, cached where possible."""
 
 from typing import Final, final
 
@@ -14,29 +14,30 @@ from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.message import Address, Message
 from flintmq.broker.queue.base import Queue
 
-# Bindings that were found and are followed in one unit of work.
+# The number of matching bindings that are followed in one unit of work.
 _MATCHED_PER_UNIT: Final = 8
-# Of a route that leads nowhere yet.
+# The counters of a route whose exchange was not looked up yet.
 NOWHERE: Final = Passing()
 
 
 @final
 class Route:
-    """Where an address leads, as of a version of the topology. The router alone reads and writes all but the address.
+    """A cached route of an address, valid for a version of the topology.
 
-    `way` are the exchanges that were asked, `queues` what they answered. `per_message`: one of them depends on more
-    than the routing key, so that they have to be asked for each message.
+    Only the router reads and writes it, but for the address. `way` has the exchanges that were asked, `queues` the
+    result. `per_message`: one of the exchanges depends on more than the routing key, so that the route has to be
+    computed for each message.
     """
 
     def __init__(self, address: Address) -> None:
         self.address = address
         self.version: i64 = -1
         self.per_message = False
-        # Its queues, where they are not one; of what has to be asked for each message, the router puts that on the
-        # meter of work.
+        # The number of queues if it is not one. For a route that is computed per message, the router counts the work
+        # instead.
         self.cost: i64 = 0
         self.queues: list[Queue] = []
-        # What its exchange counts.
+        # The counters of its exchange.
         self.passing = NOWHERE
         self.way: list[Exchange] = []
 
@@ -45,49 +46,49 @@ class Route:
 class Router:
     """Finds the queues of a message. `exchanges` are those of one virtual host, by name.
 
-    `version` grows with every change of what can be on a route; a route of this version needs no look at anything
-    else. An older one holds as long as none of the exchanges it went by has changed since.
+    `version` grows with every change that can affect a route. A route of the current version is valid without any
+    check; an older one is valid if none of the exchanges on its way has changed since.
     """
 
     def __init__(self, vhost: str, exchanges: dict[str, Exchange], churn: Churn) -> None:
         self.version: i64 = 0
-        # Messages that were published.
+        # The number of published messages.
         self.published: i64 = 0
-        # Routes of versions before this one do not hold.
+        # Routes of versions before this one are invalid.
         self._oldest: i64 = 0
         self._vhost = vhost
         self._exchanges = exchanges
         self._churn = churn
 
     def changed(self, exchange: Exchange) -> None:
-        """The bindings of an exchange are not what they were."""
+        """Take note of changed bindings of an exchange."""
         self.version += 1
         exchange.changed = self.version
 
     def all_changed(self) -> None:
-        """Exchanges came or went, or have other alternates."""
+        """Invalidate all routes: exchanges came or went, or alternate exchanges changed."""
         self.version += 1
         self._oldest = self.version
 
     def exchange(self, name: str) -> Exchange:
-        """Raises NotFound."""
+        """Return the exchange of this name. Raises NotFound."""
         found = self._exchanges.get(name)
         if found is None:
             raise NotFound(f"no exchange '{name}' in vhost '{self._vhost}'")
         return found
 
     def queues(self, route: Route, message: Message) -> list[Queue]:
-        """The queues the message goes to, each once; the list is not the caller's to change.
+        """Return the queues of a message, each once. The caller must not change the list.
 
-        Raises NotFound when there is no such exchange, AccessRefused when it is internal, PreconditionFailed for a name
-        or a key that is too long.
+        Raises NotFound if there is no such exchange, AccessRefused if it is internal, PreconditionFailed for a name or
+        key that is too long.
         """
         if route.version != self.version:
             self._renew(route)
         queues = route.queues
         if route.per_message:
             queues = self._asked(route.way[0], [route.address.routing_key], message)
-        # Every message passes here: a call for it would cost more than the counting.
+        # Counted inline because every message passes here, and a call would cost more than the addition.
         self.published += 1
         passing = route.passing
         passing.came += 1
@@ -95,7 +96,7 @@ class Router:
         return queues
 
     def queues_of_keys(self, route: Route, message: Message, more_keys: list[str]) -> list[Queue]:
-        """The same for a message that names further routing keys (CC, BCC)."""
+        """Return the queues of a message with further routing keys (CC, BCC). Raises the errors of `queues`."""
         if route.version != self.version:
             self._renew(route)
         WORK.spent += len(more_keys)
@@ -111,7 +112,10 @@ class Router:
         passing.went += len(queues)
 
     def queues_from(self, exchange: Exchange, keys: list[str], message: Message) -> list[Queue]:
-        """Where an exchange sends a message, internal or not; nowhere, if that is too much work, which is counted."""
+        """Return the queues to which an exchange, internal or not, routes a message.
+
+        Returns no queues if finding them takes too much work, which is counted.
+        """
         try:
             return self._asked(exchange, keys, message)
         except PreconditionFailed:
@@ -126,14 +130,14 @@ class Router:
         return found
 
     def check(self, route: Route) -> None:
-        """Raises what `queues` would."""
+        """Raises the errors of `queues`."""
         if route.version != self.version:
             self._renew(route)
 
     def _renew(self, route: Route) -> None:
         if route.version < self._oldest or any(exchange.changed > route.version for exchange in route.way):
             exchange = self.exchange(route.address.exchange)
-            # Once for all messages of an address. One that no delivery could name is not for any queue.
+            # Checked once for all messages of an address. An address that no delivery can carry leads to no queue.
             check_name("exchange name", exchange.name)
             check_name("routing key", route.address.routing_key)
             if exchange.internal:
@@ -147,10 +151,10 @@ class Router:
         route.version = self.version
 
     def _walk(self, way: list[Exchange], keys: list[str], message: Message | None) -> list[Queue] | None:
-        """Follow bindings and alternates from the only exchange of `way`, to which every exchange visited is added.
+        """Follow bindings and alternate exchanges from the only exchange in `way`; append each visited exchange to it.
 
-        Each is visited once, however many ways lead to it. Without a message: None when one would be needed. Raises
-        PreconditionFailed beyond MESSAGE_WORK_UNITS.
+        Each exchange is visited once, however many paths lead to it. Returns None if a message is needed and none is
+        given. Raises PreconditionFailed beyond MESSAGE_WORK_UNITS.
         """
         before = WORK.begin(MESSAGE_WORK_UNITS)
         try:

@@ -1,9 +1,10 @@
-"""Topic patterns with several `#`: the words between two of them may be anywhere in a key, and are looked for there.
+"""Topic patterns with several `#`: searches keys for the words between two `#`, which may be anywhere.
 
-For thousands of patterns at once: a word of a pattern is a bit, the words of a segment are neighbours, the first one
-lowest, and a number of all bits says which segments have matched up to which word (Baeza-Yates and Gonnet 1992,
-"shift-and"). A word of the key is a few operations on that number, each of them 30 words of patterns at a time. A
-segment is taken where it is found first, which leaves the most to what is behind it: so each is found once.
+Thousands of patterns are matched at once: each word of a pattern is a bit, the words of a segment are neighbouring
+bits, the first word lowest, and an integer of all bits says which segments have matched up to which word (Baeza-Yates
+and Gonnet 1992, "shift-and"). Each word of the key takes a few operations on that integer, each of which handles 30
+words of patterns at a time. A segment is matched at its first occurrence, which leaves most of the key to the segments
+behind it, so that each is searched once.
 """
 
 from typing import Final, final
@@ -11,20 +12,20 @@ from typing import Final, final
 from flintmq.base.work import WORK
 from flintmq.broker.exchange.base import Binding
 
-# Bits of patterns that are compared with a word of a key, and bits that a mask is made of, in one unit of work.
+# Bits of patterns that are compared with a word of a key, or set in a mask, in one unit of work.
 _BITS_PER_UNIT: Final = 1_024
 _MASKED_PER_UNIT: Final = 8
-# How many words of keys have their numbers of bits kept.
+# The number of words whose masks are cached.
 _MASKS_MAX: Final = 256
-# Up to so many bits are taken off a number one by one, which costs its whole length each time.
+# Up to this many bits are cleared one by one. Each clearing costs the length of the whole integer.
 _FEW_BITS: Final = 8
-# So much of a number is passed over at once where no bit is set.
+# The bytes of an integer that are skipped at once if no bit is set.
 _CHUNK_BYTES: Final = 64
 
 
 @final
 class Segmented:
-    """A pattern's segments behind the first `#`, and the `tail` behind the last, which the key has to end with."""
+    """The segments of a pattern behind its first `#`, and the `tail` behind its last, with which the key has to end."""
 
     def __init__(self, segments: list[list[str]], tail: list[str], first_bit: int) -> None:
         self.segments = segments
@@ -36,24 +37,27 @@ class Segmented:
 
 @final
 class Segments:
-    """The patterns of one exchange."""
+    """The segmented patterns of one exchange."""
 
     def __init__(self) -> None:
         self._patterns: dict[tuple[tuple[str, ...], ...], Segmented] = {}
         self._size = 0
-        # First bits of patterns that are gone, by how many bits they had.
+        # First bits of removed patterns, by how many bits they had.
         self._free: dict[int, list[int]] = {}
-        # Which bits are a literal word, which are `*`, and which are first and last words of segments.
+        # The bits of each literal word, of `*`, and of the first and last words of segments.
         self._literals: dict[str, dict[int, None]] = {}
         self._stars = 0
         self._firsts = 0
         self._lasts = 0
-        # By the last bit of a segment: its pattern.
+        # The pattern of each segment, by the segment's last bit.
         self._owners: dict[int, Segmented] = {}
         self._masks: dict[str, int] = {}
 
     def add(self, parts: list[list[str]], binding: Binding) -> Segmented:
-        """`parts` are what is before, between and behind the `#` of a pattern, of which there are two at least."""
+        """Add a binding's pattern.
+
+        `parts` are the words before, between and behind the `#` of the pattern, which has at least two.
+        """
         key = _key(parts)
         pattern = self._patterns.get(key)
         if pattern is None:
@@ -63,7 +67,7 @@ class Segments:
         return pattern
 
     def remove(self, parts: list[list[str]], binding: Binding) -> Segmented:
-        """Returns the binding's pattern, which is gone when it has no bindings any more."""
+        """Remove a binding. Returns its pattern, which is removed, too, if it has no other bindings."""
         key = _key(parts)
         pattern = self._patterns[key]
         del pattern.bindings[binding]
@@ -115,7 +119,10 @@ class Segments:
             self._size = 0
 
     def match(self, words: list[str], patterns: dict[int, list[Segmented]], found: list[Binding]) -> None:
-        """Add the bindings of those patterns that match, given by the word that their first `#` may begin with."""
+        """Add the bindings of matching patterns to `found`.
+
+        `patterns` are keyed by the word where their first `#` may begin.
+        """
         begin = 0
         matched = 0
         wanted = self._lasts
@@ -142,7 +149,7 @@ class Segments:
                     begin |= _number(beginning)
 
     def _mask(self, word: str) -> int:
-        """The bits that a word of a key agrees with."""
+        """Return the bits that match a word of a key."""
         mask = self._masks.get(word)
         if mask is None:
             bits = self._literals.get(word)
@@ -157,12 +164,12 @@ class Segments:
 
 
 def _key(parts: list[list[str]]) -> tuple[tuple[str, ...], ...]:
-    """Tells patterns apart: no words and one empty word are two things."""
+    """Return a key of a pattern. No words differ from one empty word."""
     return tuple([tuple(part) for part in parts])
 
 
 def _ends_with(tail: list[str], words: list[str], start: int) -> bool:
-    """Whether the words from `start` on end with these."""
+    """Whether the words from `start` on end with `tail`."""
     at = len(words) - len(tail)
     if at < start:
         return False
@@ -174,7 +181,7 @@ def _ends_with(tail: list[str], words: list[str], start: int) -> bool:
 
 
 def _number(bits: list[int]) -> int:
-    """The number with these bits set."""
+    """Return the integer with these bits set."""
     if len(bits) <= _FEW_BITS:
         number = 0
         for bit in bits:
@@ -187,7 +194,7 @@ def _number(bits: list[int]) -> int:
 
 
 def _bits(number: int) -> list[int]:
-    """Which bits of a number are set."""
+    """Return the bits that are set in an integer."""
     found: list[int] = []
     if number.bit_count() <= _FEW_BITS:
         while number:

@@ -1,10 +1,10 @@
-"""topic: by patterns of words between dots, where `*` is one word and `#` is any number of them.
+"""topic: routes by patterns of words between dots. `*` matches one word, `#` any number of words.
 
-amqp-0-9-1 §3.1.3.3. A key has zero or more words: an empty one has none, as in RabbitMQ.
+amqp-0-9-1 §3.1.3.3. An empty routing key has no words, as in RabbitMQ.
 
-The words of patterns up to their first `#` form a tree, and under each `#` the words behind it form another one, read
-from the end of the key. So matching visits a word of a pattern once at most, whatever the key. What stands between two
-`#` can be anywhere in the key: see `segments.py`.
+The words of patterns before their first `#` form a tree. The words behind each last `#` form another tree, read from
+the end of the key. Matching therefore visits a word of a pattern at most once. The words between two `#` can be
+anywhere in the key: `segments.py` searches them.
 """
 
 from typing import Final, final
@@ -18,13 +18,13 @@ from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.exchange.segments import Segmented, Segments
 from flintmq.broker.message import Message, Table
 
-# Words of patterns that are compared with a key's in one unit of work.
+# Words of patterns that are compared with words of a key in one unit of work.
 _VISITED_PER_UNIT: Final = 4
 
 
 @final
 class _Node:
-    """A word of patterns, at one place. `bindings` are of the patterns that end here."""
+    """A word at one position of patterns. `bindings` are those of the patterns that end here."""
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
@@ -58,7 +58,7 @@ class _Node:
 
 @final
 class _Hash:
-    """The first `#` of patterns. `tails` are the words behind it, last first; `inner` are patterns with more `#`."""
+    """The first `#` of patterns. `tails` are the words behind it, last first; `inner` are patterns with further `#`."""
 
     def __init__(self) -> None:
         self.bindings: dict[Binding, None] = {}
@@ -71,15 +71,15 @@ class _Hash:
 
 
 def words_of(key: str) -> list[str]:
-    """The words of a key or a pattern: none where it is empty, so that `*` does not match it."""
+    """Return the words of a key or pattern, none for an empty one, so that `*` does not match it."""
     return key.split(".") if key else []
 
 
 def parts(pattern: str) -> list[list[str]]:
-    """A pattern's words, split where its `#` are.
+    """Split a pattern's words at its `#`.
 
-    Between two `#`, what begins with `*` says the same with these before the first one, and nothing says nothing: so
-    neighbouring `#` are one, and what is looked for anywhere begins with a literal.
+    Neighbouring `#` count as one, and a `*` at the beginning of a part between two `#` moves before the first of them,
+    which matches the same keys. Each part to be searched therefore begins with a literal.
     """
     split: list[list[str]] = [[]]
     for word in words_of(pattern):
@@ -175,7 +175,7 @@ class TopicExchange(Exchange):
         return found
 
     def _match_key(self, words: list[str], found: list[Binding]) -> None:
-        # Patterns with more than one `#`, by the word of the key that their first may begin with.
+        # Patterns with several `#`, by the word of the key where the first may begin.
         inner: dict[int, list[Segmented]] = {}
         alive = [self._root]
         visited: i64 = 0
@@ -190,7 +190,7 @@ class TopicExchange(Exchange):
         for node in alive:
             found.extend(node.bindings)
             if node.hash is not None:
-                # Nothing is left for words between two `#`.
+                # At the end of the key no words are left between two `#`.
                 _match_hash(node.hash, words, len(words), {}, found)
         WORK.spent += visited // _VISITED_PER_UNIT
         if inner:
@@ -200,7 +200,7 @@ class TopicExchange(Exchange):
 def _match_hash(
     reached: _Hash, words: list[str], start: int, inner: dict[int, list[Segmented]], found: list[Binding]
 ) -> i64:
-    """What matches, or may match, where a `#` can begin with the word at `start`; returns how many words it took."""
+    """Find patterns whose `#` begins with the word at `start`. Returns the number of compared words."""
     found.extend(reached.bindings)
     if reached.inner:
         inner.setdefault(start, []).extend(reached.inner)
@@ -217,7 +217,7 @@ def _match_hash(
 
 
 def _following(alive: list[_Node], word: str) -> list[_Node]:
-    """The nodes below these that a word of a key leads to. It is no wildcard: "*" and "#" are not among children."""
+    """Return the children of these nodes that match a word of a key. A word "*" or "#" is no wildcard in a key."""
     following: list[_Node] = []
     for node in alive:
         child = node.children.get(word)
@@ -238,7 +238,7 @@ def _path(root: _Node, words: list[str]) -> list[_Node]:
 
 
 def _prune(path: list[_Node], words: list[str]) -> None:
-    """Drop the nodes at the end of a path that nothing needs any more."""
+    """Remove the nodes at the end of a path that no pattern needs any more."""
     for depth in range(len(words), 0, -1):
         if not path[depth].is_empty:
             return

@@ -1,4 +1,4 @@
-"""The exchange types there are, by the names clients declare them with."""
+"""All exchange types, by their names in declarations."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ from flintmq.broker.exchange.topic import TopicExchange
 from flintmq.broker.message import Table
 
 _DELAYED: Final = "x-delayed-message"
-# All but the delayed one, which is made of one of these.
+# All types but x-delayed-message, which is made from one of these.
 _TYPES: Final[dict[str, type[Exchange]]] = {
     "direct": DirectExchange,
     "fanout": FanoutExchange,
@@ -34,7 +34,7 @@ EXCHANGE_TYPES: Final = (*_TYPES, _DELAYED)
 
 
 def check_type(kind: str) -> None:
-    """Raises PreconditionFailed for a type nobody knows."""
+    """Raises PreconditionFailed for an unknown type."""
     if kind not in EXCHANGE_TYPES:
         raise PreconditionFailed(f"unknown exchange type '{kind}'")
 
@@ -49,9 +49,9 @@ def make_exchange(
     arguments: Table,
     chance: RandomSource,
 ) -> Exchange:
-    """An exchange of a type that `check_type` has passed; `chance` is for those that draw lots.
+    """Create an exchange of a type that `check_type` accepted. Random types draw from `chance`.
 
-    Raises PreconditionFailed for a delayed one that names no type to go by.
+    Raises PreconditionFailed for a delayed exchange without a valid underlying type.
     """
     if kind != _DELAYED:
         made = _TYPES[kind](vhost, name, durable, auto_delete, internal, arguments)

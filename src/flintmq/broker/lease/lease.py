@@ -1,11 +1,11 @@
-"""A lease: messages of a queue that wait, in an order of their own, for one reader who may come back for them.
+"""A lease: messages of a queue that one reader reads by position, again if need be, until it settles them.
 
-What is leased has positions: 0, 1, 2... for ever, none of them given twice. So a batch is a range of positions, and it
-can be read as often as need be, until all before a position is settled as one. Who opens the lease takes it over: only
-the newest epoch may extend and settle.
+Leased messages have positions 0, 1, 2..., none of which is used twice. A batch is a range of positions. It can be read
+any number of times, until all messages before a position are settled at once. Opening the lease takes it over: only the
+newest epoch may extend and settle.
 
-In the journal a lease is notes: where it stands, and which numbers of the queue have which positions. They are written
-in one group with what happens to the messages. What is leased is packed, however much it is.
+In the journal a lease consists of notes: its state, and which sequence numbers of the queue have which positions. They
+are written in one group with the changes of the messages. Leased messages are packed, so that many take little memory.
 """
 
 from bisect import bisect_left, bisect_right
@@ -32,18 +32,18 @@ from flintmq.broker.timers import NEVER, Timed
 if TYPE_CHECKING:
     from flintmq.broker.lease.registry import Leases
 
-# Epochs of one lease begin with its id, so that they are above those of any lease that had its name before.
+# The epochs of a lease begin with its id, so that they are higher than those of an earlier lease of the same name.
 _EPOCHS_BITS: Final = 32
-# The first octet of a note says what it tells. Where the lease stands: its epoch and first position (int64), whether it
-# has lapsed, and the position behind the highest one that was fetched (int64; older notes end before it). Or what was
-# leased at once: the first position (int64), and runs of numbers: the first (int64) and how many (int32), which is
-# negative where somebody may have had them before.
+# The first octet of a note is its type. A state note has the epoch and the first position (int64), whether the lease
+# has lapsed, and the position behind the highest fetched one (int64; older notes end before it). An extension note has
+# the first position (int64), and runs of sequence numbers: the first (int64) and the count (int32), negative if the
+# messages may have been delivered before.
 _STATE: Final = 0x53
 _EXTENSION: Final = 0x45
 _LAPSED_AT: Final = 17
 _FETCHED_AT: Final = 18
 _STATE_BYTES: Final = 26
-# As old notes have it: all that was leased by then may have been fetched.
+# Older notes lack the fetched position: everything that was leased by then may have been fetched.
 _UNKNOWN: Final = -1
 _RUNS_AT: Final = 9
 _RUN_BYTES: Final = 12
@@ -51,7 +51,7 @@ _RUN_BYTES: Final = 12
 
 @final
 class _Part:
-    """A page of leased entries, from position `first` on. `positions` are all of them, where some are missing."""
+    """A page of leased entries from position `first` on. `positions` lists all positions if some are missing."""
 
     def __init__(self, first: i64, page: Page, positions: list[int] | None = None) -> None:
         self.first: i64 = first
@@ -60,14 +60,14 @@ class _Part:
 
     @property
     def end(self) -> i64:
-        """Behind the last one."""
+        """The position behind the last entry."""
         positions = self.positions
         return self.first + self.page.count if positions is None else i64(positions[-1]) + 1
 
 
 @final
 class Leased:
-    """Entries one behind the other, the first of them at position `first`; `positions` as a part has them."""
+    """Consecutive leased entries from position `first` on. `positions` lists all positions if some are missing."""
 
     def __init__(self, first: i64, entries: list[Entry], positions: list[int] | None) -> None:
         self.first: i64 = first
@@ -79,14 +79,14 @@ class Leased:
         return self.first + index if positions is None else i64(positions[index])
 
     def index(self, position: i64) -> i64:
-        """Of the first entry at this position, or behind it."""
+        """Return the index of the first entry at this position or behind it."""
         positions = self._positions
         return max(position - self.first, 0) if positions is None else bisect_left(positions, int(position))
 
 
 @final
 class _Extension:
-    """What was leased at once: the positions before `end`, and the note that says so."""
+    """The messages of one call of `extend`: the positions before `end`, and their note."""
 
     def __init__(self, end: i64, note: Entry) -> None:
         self.end: i64 = end
@@ -95,7 +95,7 @@ class _Extension:
 
 @final
 class _Found:
-    """At start-up: an extension whose entries are being found. `last` is the highest number it speaks of."""
+    """At start-up, an extension whose entries are being restored. `last` is its highest sequence number."""
 
     def __init__(self) -> None:
         self.last: i64 = -1
@@ -104,7 +104,7 @@ class _Found:
 
 @final
 class _Place:
-    """At start-up: which position the first number of a run has, and what else is known of it."""
+    """At start-up, the position of a run's first sequence number, and the flags of its messages."""
 
     def __init__(self, position: i64, redelivered: bool, found: _Found) -> None:
         self.position: i64 = position
@@ -114,10 +114,10 @@ class _Place:
 
 @final
 class Lease(Timed, Recoverable, EntryHolder):
-    """`first` is the lowest position that is not settled, `next` the one that the next message gets.
+    """A lease of messages of one queue. `first` is the lowest unsettled position, `next` that of the next message.
 
-    `fetched` is behind the highest position that somebody has fetched, for readers who settle on the word of others: a
-    batch of which nothing was fetched has not been read, whoever says that it is done.
+    `fetched` is the position behind the highest one that was fetched. Readers that settle because another part of the
+    program says so check it: a batch of which nothing was fetched has not been read.
     """
 
     def __init__(self, record: LeaseRecord, queue: EntryQueue, leases: "Leases") -> None:
@@ -128,9 +128,9 @@ class Lease(Timed, Recoverable, EntryHolder):
         self.first: i64 = 0
         self.next: i64 = 0
         self.fetched: i64 = 0
-        # Of the messages that were leased by the last call, the bodies.
+        # The body bytes of the messages that the last call of `extend` leased.
         self.extended_bytes: i64 = 0
-        # Nobody has called for so long that what it held has gone back.
+        # The lease timed out, and its messages went back to the queue.
         self._has_lapsed = False
         self._leases = leases
         self._pages = leases.pages
@@ -139,13 +139,13 @@ class Lease(Timed, Recoverable, EntryHolder):
         self._extensions: deque[_Extension] = deque()
         self._state: Entry | None = None
         self._used_ms: i64 = 0
-        # While the broker starts.
+        # Used at start-up only.
         self._places: Runs[_Place] = Runs()
         self._finding: deque[_Found] = deque()
 
     @property
     def count(self) -> i64:
-        """Messages that are leased."""
+        """The number of leased messages."""
         count: i64 = 0
         for part in self._parts:
             count += part.page.count
@@ -155,10 +155,13 @@ class Lease(Timed, Recoverable, EntryHolder):
     def _name(self) -> str:
         return f"lease '{self.record.name}' of queue '{self.queue.name}' in vhost '{self.queue.vhost}'"
 
-    # -- who has it ---------------------------------------------------------------------------------------------
+    # -- epochs and timeout -------------------------------------------------------------------------------------
 
     def open(self, epoch: i64, timeout_ms: i64) -> None:
-        """Take over (0), or go on. Raises PreconditionFailed for an epoch that is over."""
+        """Take over the lease for an epoch of 0, else continue it.
+
+        Raises PreconditionFailed if the epoch is not the newest.
+        """
         if epoch != 0:
             self._check(epoch)
         else:
@@ -185,7 +188,7 @@ class Lease(Timed, Recoverable, EntryHolder):
             )
 
     def used(self) -> None:
-        """Somebody has called for it."""
+        """Note that a client called: the timeout starts anew."""
         self.queue.used()
         self._used_ms = self._leases.now_ms
         if self.record.timeout_ms > 0 and self.due_ms == NEVER:
@@ -193,7 +196,7 @@ class Lease(Timed, Recoverable, EntryHolder):
 
     def on_due(self, now_ms: i64) -> None:
         if self._used_ms == 0:
-            # Nobody knows how long it was before the restart.
+            # The clock did not run while the broker was down.
             self._used_ms = now_ms
         due_ms = self._used_ms + self.record.timeout_ms
         if due_ms > now_ms:
@@ -208,9 +211,10 @@ class Lease(Timed, Recoverable, EntryHolder):
     # -- messages -----------------------------------------------------------------------------------------------
 
     def extend(self, epoch: i64, max_messages: i64, max_bytes: i64) -> i64:
-        """Lease what is ready, up to so many messages and bytes (0: as many as is done at once); returns how many.
+        """Lease ready messages, up to `max_messages` and `max_bytes` (0: as many as one call may). Returns how many.
 
-        That may be told once this batch is durable. Raises what `open` does.
+        The result may be sent once this batch is durable. Raises PreconditionFailed after too many calls without
+        `settle`, and the errors of `open`.
         """
         self._check(epoch)
         self.used()
@@ -235,7 +239,10 @@ class Lease(Timed, Recoverable, EntryHolder):
         return self.next - start
 
     def _join_last(self) -> None:
-        """Many small parts would cost more than what is in them. A message is moved as often as its page doubles."""
+        """Join small pages, which would cost more than their contents.
+
+        A message moves as often as the page's size doubles.
+        """
         parts = self._parts
         while len(parts) > 1:
             last, before = parts[-1], parts[-2]
@@ -248,14 +255,17 @@ class Lease(Timed, Recoverable, EntryHolder):
             try:
                 entries = self._pages.read(before.page) + self._pages.read(last.page)
             except StorageError:
-                # Who fetches them is told.
+                # The error is reported to the reader that fetches them.
                 return
             self._pages.repack(before.page, entries)
             self._pages.drop(last.page)
             parts.pop()
 
     def read(self, position: i64) -> Leased | None:
-        """What is leased at this position or behind it, as far as it is packed together. Raises InternalError."""
+        """Return the packed entries at this position, or the next ones behind it.
+
+        Returns None if there are none. Raises InternalError if they cannot be read.
+        """
         parts = self._parts
         at: i64 = bisect_right(parts, int(position), key=attrgetter("first")) - 1
         if at < 0 or parts[at].end <= position:
@@ -269,9 +279,10 @@ class Lease(Timed, Recoverable, EntryHolder):
             raise InternalError(str(error)) from error
 
     def fetched_before(self, position: i64) -> bool:
-        """Somebody gets what is before this position; True where the journal is told.
+        """Record that messages before this position are being fetched. Returns True if that was written to the journal.
 
-        It is told of the first of what is not settled only, and so once a batch, however often that is fetched.
+        It is written only when the first unsettled position is fetched, and so once per batch, however often that is
+        fetched.
         """
         is_first = self.fetched <= self.first < position
         if position > self.fetched:
@@ -283,10 +294,11 @@ class Lease(Timed, Recoverable, EntryHolder):
         return is_first
 
     def settle(self, epoch: i64, up_to: i64) -> None:
-        """All positions before this one are done with, as one; what was before is no matter.
+        """Settle all positions before `up_to` at once. Does nothing if they are settled already.
 
-        Raises PreconditionFailed for a position that was not leased, and what `open` does; InternalError where what is
-        leased cannot be read: nothing is settled then, but of a queue that has to look at each message the beginning.
+        Raises PreconditionFailed for a position that was not leased, and the errors of `open`. Raises InternalError if
+        leased messages cannot be read: nothing is settled then, except on a queue that has to handle each message,
+        which may have settled the first ones.
         """
         self._check(epoch)
         self.used()
@@ -308,7 +320,10 @@ class Lease(Timed, Recoverable, EntryHolder):
             self._end_group()
 
     def _settle_parts(self, up_to: i64) -> None:
-        """Everything that is to be read is read first: an error comes before the first of it is settled."""
+        """Settle all parts before `up_to`.
+
+        Reads everything first, so that a read error comes before the first settlement.
+        """
         parts = self._parts
         done = 0
         while done < len(parts) and parts[done].end <= up_to:
@@ -331,7 +346,7 @@ class Lease(Timed, Recoverable, EntryHolder):
             self._settle_begin(split, entries, up_to)
 
     def _settle_begin(self, part: _Part, entries: list[Entry], up_to: i64) -> None:
-        """Of a page with these entries, what is before a position within it."""
+        """Settle the entries of a page that are before `up_to`."""
         positions = part.positions
         count: i64 = up_to - part.first
         if positions is not None:
@@ -342,12 +357,12 @@ class Lease(Timed, Recoverable, EntryHolder):
         self._pages.repack(part.page, entries[count:])
         part.first = up_to if part.positions is None else i64(part.positions[0])
 
-    # -- the end ------------------------------------------------------------------------------------------------
+    # -- release ------------------------------------------------------------------------------------------------
 
     def release(self, epoch: i64) -> i64:
-        """What is leased goes back to the queue, and nothing is known of the lease any more; 0: whoever has it.
+        """Return leased messages to the queue, and delete the lease. An epoch of 0 releases it whoever has it.
 
-        Returns how many messages go back. Raises what `open` does.
+        Returns how many messages go back. Raises the errors of `open`.
         """
         if epoch != 0:
             self._check(epoch)
@@ -365,7 +380,7 @@ class Lease(Timed, Recoverable, EntryHolder):
         self._leases.forget(self)
 
     def _give_up(self) -> None:
-        """What is leased is on the queue again, for everybody."""
+        """Give the leased messages back to the queue."""
         self.first = self.next
         self._drop_extensions()
         parts = self._parts
@@ -373,7 +388,7 @@ class Lease(Timed, Recoverable, EntryHolder):
         LeaseReturn(self.queue, self._pages, [part.page for part in parts]).begin()
 
     def queue_gone(self, queue: Queue) -> None:
-        """Its definition has gone with that of the queue."""
+        """Discard the lease: its definition was deleted with the queue's."""
         self._forget()
         self._begin_group()
         for part in self._parts:
@@ -408,7 +423,7 @@ class Lease(Timed, Recoverable, EntryHolder):
             self._notes.drop(state)
 
     def _drop_extensions(self) -> None:
-        """Of which nothing is leased any more."""
+        """Drop the notes of extensions that are settled completely."""
         extensions = self._extensions
         while extensions and extensions[0].end <= self.first:
             self._notes.drop(extensions.popleft().note)
@@ -416,7 +431,7 @@ class Lease(Timed, Recoverable, EntryHolder):
     # -- start-up -----------------------------------------------------------------------------------------------
 
     def restore(self, entry: Entry) -> None:
-        """A note, before the entries of any queue."""
+        """Restore a note, before the entries of any queue."""
         body = entry.message.body
         if body[0] == _STATE:
             self._restore_state(entry, body)
@@ -449,15 +464,16 @@ class Lease(Timed, Recoverable, EntryHolder):
         run = self._places.find(entry.seq)
         assert run is not None
         place = run.value
-        # A position has one content, whatever happens to the broker.
+        # A position has the same contents after a restart, including this flag.
         entry.redelivered = place.redelivered
         place.found.entries.append((int(place.position + entry.seq - run.first), entry))
-        # Numbers come in order, so that extensions are whole one by one where they were taken in order.
+        # Sequence numbers arrive in order, so that extensions are complete one after the other if they were acquired in
+        # order.
         while self._finding[0].last < entry.seq:
             self._pack(self._finding.popleft())
 
     def _pack(self, found: _Found) -> None:
-        """All that is left of an extension was found: what was not persistent is missing."""
+        """Pack an extension whose entries have all been found. Messages that were not persistent are missing."""
         found.entries.sort(key=_position_of)
         block: list[Entry] = []
         positions: list[int] = []
@@ -491,7 +507,7 @@ class Lease(Timed, Recoverable, EntryHolder):
         self._drop_extensions()
         self._end_group()
         if self.record.timeout_ms > 0:
-            # As soon as there is a clock.
+            # The timer fires as soon as the broker knows the time.
             self._leases.timers.at(1, self)
 
 

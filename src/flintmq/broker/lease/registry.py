@@ -1,4 +1,4 @@
-"""The leases of a virtual host: by queue, and the name of who reads it."""
+"""The leases of a virtual host, by queue and consumer name."""
 
 from collections.abc import Mapping
 from typing import final
@@ -39,7 +39,7 @@ class Leases:
         return list(self._by_queue.get(queue, {}).values())
 
     def find(self, queue: Queue, name: str) -> Lease:
-        """Raises NotFound where nobody leases from the queue by this name."""
+        """Return the lease of a queue with this name. Raises NotFound if there is none."""
         found = self._by_queue.get(queue, {}).get(name)
         if found is None:
             raise NotFound(
@@ -49,10 +49,11 @@ class Leases:
         return found
 
     def open(self, queue: Queue, name: str, epoch: i64, timeout_ms: i64) -> Lease:
-        """Begin to lease under this name, or take over what somebody has under it: for an epoch of 0.
+        """Open a lease of a queue: create it, take it over (epoch 0), or continue it with the epoch that it returned.
 
-        With the epoch that was given for that, go on. Raises PreconditionFailed where there is a newer one, or the
-        queue cannot be leased; AccessRefused where a consumer has it to itself.
+        Raises NotFound if there is no lease with this name to continue. Raises PreconditionFailed if a newer epoch
+        exists, for an empty name, or if the queue cannot be leased, and AccessRefused if a consumer has the queue
+        exclusively.
         """
         if not isinstance(queue, EntryQueue):
             raise PreconditionFailed(
@@ -93,7 +94,7 @@ class Leases:
         return [lease for names in self._by_queue.values() for lease in names.values()]
 
     def forget(self, lease: Lease) -> None:
-        """It was released, or has gone with its queue."""
+        """Remove a lease that was released, or deleted with its queue."""
         queue = lease.queue
         names = self._by_queue[queue]
         del names[lease.record.name]
@@ -106,7 +107,7 @@ class Leases:
     # -- start-up -----------------------------------------------------------------------------------------------
 
     def restore(self, record: LeaseRecord, queues: Mapping[int, Queue]) -> Lease | None:
-        """One that was kept; `queues` are those there are, by id. None where its queue is gone."""
+        """Restore a lease. `queues` are the existing queues by id. Returns None if the lease's queue is gone."""
         queue = queues.get(record.queue_id)
         if isinstance(queue, EntryQueue):
             return self._keep(record, queue)

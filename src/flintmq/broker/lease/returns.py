@@ -1,4 +1,4 @@
-"""Acquired entries that go back to their queue packed, so many that it is done a step at a time."""
+"""Returns packed entries to their queue in steps."""
 
 from collections import deque
 from typing import Final, final
@@ -12,13 +12,13 @@ from flintmq.broker.queue.base import EntryHolder, Queue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.timers import Timed
 
-# Messages given back at once: some ten milliseconds of the event loop's time.
+# Messages returned per step: about 10 ms of the event loop's time.
 _STEP_MESSAGES: Final = 16_384
 
 
 @final
 class LeaseReturn(Timed, EntryHolder):
-    """`pages` are in the order of the queue. After a crash all of them are there at once."""
+    """A pending return. `pages` are in the queue's order. After a crash all entries are on the queue at once."""
 
     def __init__(self, queue: EntryQueue, pages: Pages, acquired: list[Page]) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class LeaseReturn(Timed, EntryHolder):
             try:
                 entries = self._pages.unpack(page)
             except StorageError:
-                # What the journal has of it is there after a restart.
+                # The journal restores these messages with the next start.
                 self._pages.drop(page)
                 continue
             for entry in entries:
@@ -55,7 +55,7 @@ class LeaseReturn(Timed, EntryHolder):
             queue.hold_no_more_for(self)
 
     def claimed(self, queue: Queue, entry: Entry) -> None:
-        """What goes back is in nobody's hands after a restart."""
+        """Do nothing: entries that were being returned are on their queue after a restart."""
 
     def queue_gone(self, queue: Queue) -> None:
         left = self._left

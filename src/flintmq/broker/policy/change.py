@@ -1,4 +1,4 @@
-"""A change of policies on its way to the queues and exchanges that there are, so many names at a time."""
+"""Applies changed policies to existing queues and exchanges in steps."""
 
 from collections.abc import Callable
 from typing import final
@@ -14,9 +14,9 @@ from flintmq.broker.tick import SteppedWork
 
 @final
 class PolicyChange(SteppedWork):
-    """Of the policies of a virtual host. `concerns` tells of a kind and a name whether the change may matter there.
+    """A change of a virtual host's policies. `concerns` says of a kind and a name whether the change may matter.
 
-    What is declared meanwhile goes by the policies as they are then.
+    Objects that are declared meanwhile get the new policies at once.
     """
 
     def __init__(
@@ -25,13 +25,13 @@ class PolicyChange(SteppedWork):
         self._policies = policies
         self._concerns = concerns
         self._all_exchanges = exchanges
-        # Those that are yet to be looked at, the next one last.
+        # Exchanges that are yet to be compared, the next one last.
         self._exchanges: list[Exchange] = list(exchanges.by_name.values())
         self._queues = queues
         self._queues.reverse()
 
     def step(self, most: i64) -> bool:
-        """Compare so many names at most; returns whether others are left."""
+        """Compare at most `most` names. Returns whether names are left."""
         policies = self._policies
         while most > 0 and self._queues:
             most -= 1

@@ -1,7 +1,7 @@
-"""Policies: arguments for queues and exchanges by their names, laid down by an administrator and changed at any time.
+"""Policies: arguments that an administrator sets for queues and exchanges by name patterns, at any time.
 
-Of the policies that concern an object, the one of the highest priority counts, and so does one of the operator's; what
-both say and what the object was declared with come together key by key, as in RabbitMQ.
+Of the matching policies the one with the highest priority applies, and likewise one operator policy. They are merged
+with the declared arguments key by key, as in RabbitMQ.
 """
 
 from collections.abc import Callable
@@ -25,9 +25,9 @@ from flintmq.broker.message import Table
 from flintmq.broker.pattern import Pattern
 from flintmq.broker.ports import PolicyRecord
 
-# What a policy calls a queue of the type that its virtual host makes by default.
+# The value of apply-to for all queues, whatever their type.
 ANY_QUEUE: Final = "queue"
-# What a policy may be applied to, with the kinds of queues that this means.
+# The values of apply-to, and the kinds of queues that each includes.
 APPLY_TO: Final[dict[str, tuple[str, ...]]] = {
     "all": (*QUEUE_KINDS, "exchange"),
     "queues": QUEUE_KINDS,
@@ -37,8 +37,8 @@ APPLY_TO: Final[dict[str, tuple[str, ...]]] = {
     "exchanges": ("exchange",),
 }
 
-# A policy with one of these keys is not for queues of the kind, and the next one counts, as in RabbitMQ: unless it says
-# that it is for queues of this very kind, which in RabbitMQ says nothing.
+# Keys that RabbitMQ does not support for a kind of queue. A policy with such a key is skipped for queues of that kind,
+# unless its apply-to names exactly this kind, which RabbitMQ does not consider.
 _FOREIGN: Final[dict[str, frozenset[str]]] = {
     "classic": frozenset(
         {
@@ -65,14 +65,14 @@ _FOREIGN: Final[dict[str, frozenset[str]]] = {
     "exchange": frozenset(),
 }
 
-# Where both sides say something, the smaller number counts.
+# Keys for which the smaller value wins if both sides have one.
 _SMALLER: Final = frozenset(
     {
         *("expires", "message-ttl", "max-length", "max-length-bytes", "consumer-timeout"),
         *("max-in-memory-length", "max-in-memory-bytes", "delayed-retry-min", "delayed-retry-max"),
     }
 )
-# Where the policy goes before the argument, by kind; elsewhere the argument does.
+# Keys for which the policy wins over the argument, by kind. For all others the argument wins.
 _POLICY_FIRST: Final[dict[str, frozenset[str]]] = {
     "classic": frozenset({"paused"}),
     "quorum": frozenset({"overflow", "delayed-retry-type", "paused"}),
@@ -143,7 +143,7 @@ def _is_node_type(value: object) -> bool:
     return value == ANY_QUEUE or value in QUEUE_KINDS or value in EXCHANGE_TYPES
 
 
-# The keys of a definition, with what their values have to be.
+# The keys of a definition, with the check of a value and the text that says what it must be.
 _KEYS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "alternate-exchange": (_is_text, "the name of an exchange"),
     "auto-create": (_is_node_type, "queue, or a type of queues or exchanges"),
@@ -167,7 +167,7 @@ _KEYS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "stream-max-segment-size-bytes": (_is_segment_size, f"a number of bytes, {SEGMENT_MAX_BYTES} at most"),
     "overflow": (_is_overflow, "drop-head, reject-publish or reject-publish-dlx"),
 }
-# Of a broker with several nodes, or another kind of storage: kept for exports, and without effect here.
+# Keys for clusters or other storage. They are kept for exports, and have no effect here.
 _WITHOUT_EFFECT: Final = frozenset(
     {
         *("consumer-disconnected-timeout", "federation-upstream", "federation-upstream-set", "ha-mode"),
@@ -186,7 +186,7 @@ _OPERATOR_KEYS: Final = frozenset(
 
 
 def check_policy(record: PolicyRecord) -> None:
-    """Raises ConfigurationError for a policy that makes no sense."""
+    """Raises ConfigurationError for an invalid policy."""
     Pattern(record.pattern)
     if record.apply_to not in APPLY_TO:
         raise ConfigurationError(f"apply-to '{record.apply_to}' is unknown: there are {', '.join(APPLY_TO)}")
@@ -214,7 +214,7 @@ class _Policy:
         self._pattern = Pattern(record.pattern)
 
     def concerns(self, kind: str, name: str) -> bool:
-        """Whether it is for objects of this kind ("exchange", or a queue's) and name."""
+        """Whether the policy applies to objects of this kind ("exchange", or a kind of queue) and name."""
         kinds = APPLY_TO[self.record.apply_to]
         if kind not in kinds:
             return False
@@ -228,7 +228,7 @@ class Policies:
     """The policies of a virtual host."""
 
     def __init__(self) -> None:
-        # By whether they are the operator's, the highest priority first.
+        # Policies by whether they are the operator's, the highest priority first.
         self._sorted: dict[bool, list[_Policy]] = {False: [], True: []}
 
     @property
@@ -236,8 +236,10 @@ class Policies:
         return [policy.record for policies in self._sorted.values() for policy in policies]
 
     def put(self, record: PolicyRecord) -> Callable[[str, str], bool]:
-        """Add a policy, or put it in the place of the one of its name. Tells of a kind and name whether they may be
-        concerned by the change. Raises ConfigurationError.
+        """Add a policy, or replace the one of its name. Returns a function of kind and name.
+
+        The function says whether the change may concern an object of that kind and name. Raises ConfigurationError for
+        an invalid policy.
         """
         check_policy(record)
         made = _Policy(record)
@@ -248,7 +250,7 @@ class Policies:
         return lambda kind, name: any(policy.concerns(kind, name) for policy in changed)
 
     def remove(self, record: PolicyRecord) -> Callable[[str, str], bool]:
-        """Take the policy of that name away, if there is one. Answers as `put` does."""
+        """Remove the policy of this name, if any. Returns a function of kind and name, as `put` does."""
         changed = self._take(record)
         return lambda kind, name: any(policy.concerns(kind, name) for policy in changed)
 
@@ -260,16 +262,14 @@ class Policies:
         return taken
 
     def find(self, kind: str, name: str, operator: bool) -> PolicyRecord | None:
-        """The policy that counts for an object of this kind ("exchange", or a queue's) and name."""
+        """Return the policy of an object of this kind ("exchange", or a kind of queue) and name, or None."""
         for policy in self._sorted[operator]:
             if policy.concerns(kind, name):
                 return policy.record
         return None
 
     def auto_create(self, name: str, kinds: tuple[str, ...]) -> str:
-        """Which of these types a node of this name is made of when a link asks for it by no more than the name; empty
-        where none is made.
-        """
+        """Return the type among `kinds` of the node that a link's attach creates under this name, or "" for none."""
         for kind in (*QUEUE_KINDS, "exchange"):
             found = self.find(kind, name, False)
             wanted = None if found is None else found.definition.get("auto-create")
@@ -278,7 +278,7 @@ class Policies:
         return ""
 
     def effective(self, kind: str, name: str, arguments: Table) -> Table:
-        """What a queue's arguments come to, under the names of arguments."""
+        """Return a queue's effective arguments, under the names of arguments."""
         together = self._definition(kind, name)
         if not together:
             return arguments
@@ -290,12 +290,12 @@ class Policies:
         return effective
 
     def alternate(self, exchange: str) -> str:
-        """The alternate exchange that policies give an exchange; empty where they give none."""
+        """Return the alternate exchange that policies set for an exchange, or ""."""
         name = self._definition("exchange", exchange).get("alternate-exchange")
         return name if isinstance(name, str) else ""
 
     def _definition(self, kind: str, name: str) -> Table:
-        """What the policies that count say together."""
+        """Return the merged definition of the applicable policies."""
         ours = self.find(kind, name, False)
         operators = self.find(kind, name, True)
         if ours is None or operators is None:
@@ -313,7 +313,7 @@ def _rank(policy: _Policy) -> int:
 
 
 def _narrower(key: str, ours: object, operators: object) -> object:
-    """What counts of a policy and an operator policy: the smaller number, and else what the operator says."""
+    """Merge the values of a policy and an operator policy: the smaller number, else the operator's."""
     if isinstance(ours, int) and isinstance(operators, int):
         if key in _SMALLER:
             return min(ours, operators)
@@ -334,5 +334,5 @@ def _with_argument(key: str, kind: str, policy: object, argument: object) -> obj
 
 
 def _delivery_limit(one: int, other: int) -> int:
-    """A negative one is no limit at all, and leaves it to the other."""
+    """Return the effective limit. A negative one means no limit and yields to the other."""
     return max(one, other) if one < 0 or other < 0 else min(one, other)

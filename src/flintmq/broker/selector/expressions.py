@@ -1,8 +1,8 @@
-"""What a selector is made of once it is parsed: expressions that have a value for each message (JMS 3.1 §3.8.1).
+"""Expressions of a parsed selector, which have a value for each message (JMS 3.1 §3.8.1).
 
-A value is a string, a number or a boolean; None is what is unknown, as all that is asked of a missing field. Headers
-can hold more than that (bytes, lists, tables): such a value is there, and like no other. Nothing here raises: what
-cannot be computed (too large, divided by zero, a sum of strings) is unknown.
+A value is a string, a number or a boolean; None means unknown, such as any condition on a missing field. Headers may
+have other values (bytes, lists, tables): these are present, and equal to nothing. Nothing here raises: what cannot be
+computed (too large, division by zero, a sum of strings) is unknown.
 """
 
 from abc import abstractmethod
@@ -17,7 +17,7 @@ from flintmq.base.work import WORK
 from flintmq.broker.fields import Field
 from flintmq.broker.message import Message
 
-# What can be said of an expression's value without a message. Of a field's, nothing.
+# The statically known types of an expression's value. A field's type is not known.
 ANY: Final = 0
 STRING: Final = 1
 NUMBER: Final = 2
@@ -35,7 +35,7 @@ SUBTRACT: Final = 1
 MULTIPLY: Final = 2
 DIVIDE: Final = 3
 
-# Characters of texts that are compared in one unit of work.
+# Characters that are compared in one unit of work.
 COMPARED_PER_UNIT: Final = 4_096
 
 INTEGER_MIN: Final = -(2**63)
@@ -43,7 +43,7 @@ INTEGER_MAX: Final = 2**63 - 1
 
 
 class Expression:
-    """`kind` is what its value is where that is known. `size` is the number of expressions it is made of."""
+    """An expression. `kind` is the type of its value if it is known. `size` is its number of sub-expressions."""
 
     def __init__(self, kind: int, size: i64) -> None:
         self.kind = kind
@@ -51,7 +51,7 @@ class Expression:
 
     @abstractmethod
     def value(self, message: Message) -> object:
-        """What it comes to for this message."""
+        """Return the expression's value for a message."""
 
 
 @final
@@ -66,7 +66,7 @@ class Literal(Expression):
 
 @final
 class Name(Expression):
-    """A field of the message."""
+    """The value of a message's field."""
 
     def __init__(self, field: Field) -> None:
         super().__init__(ANY, 1)
@@ -83,7 +83,11 @@ class Name(Expression):
 
 @final
 class Junction(Expression):
-    """AND, for which false decides, or OR, for which true does: without it unknown where a part is, else the other."""
+    """AND or OR.
+
+    False decides AND, true decides OR. Otherwise the value is unknown if a part is unknown, else true for AND, false
+    for OR.
+    """
 
     def __init__(self, parts: list[Expression], decisive: bool) -> None:
         super().__init__(BOOLEAN, _size(parts))
@@ -158,7 +162,7 @@ class In(Expression):
         value = self._part.value(message)
         if value is None:
             return None
-        # True would be found where 1 is.
+        # True equals 1 in Python, but not in a selector.
         return isinstance(value, (str, int, float)) and not isinstance(value, bool) and value in self._members
 
 
@@ -208,7 +212,10 @@ def _size(parts: list[Expression]) -> i64:
 
 
 def compared(operator: int, left: object, right: object) -> object:
-    """Unknown where a value is, and false for values of different types, whatever they are compared by."""
+    """Compare two values.
+
+    Unknown if one of them is unknown; false for values of different types, whatever the operator.
+    """
     if left is None or right is None:
         return None
     if isinstance(left, bool) or isinstance(right, bool):
@@ -230,12 +237,12 @@ def compared(operator: int, left: object, right: object) -> object:
 
 
 def _same(operator: int, is_same: bool) -> bool:
-    """Strings and booleans are compared by = and <> alone."""
+    """Apply = or <> to two values. Strings and booleans have no other comparison."""
     return is_same if operator == EQUAL else operator == UNEQUAL and not is_same
 
 
 def _computed(operator: int, left: object, right: object) -> object:
-    """Whole numbers stay whole, and quotients of them lose their fraction (Java's arithmetic)."""
+    """Compute with two numbers. Integers stay integers, and their quotients are truncated (Java's arithmetic)."""
     if isinstance(left, bool) or isinstance(right, bool):
         return None
     if isinstance(left, int) and isinstance(right, int):

@@ -1,4 +1,4 @@
-"""A condition on messages, beside what the type of an exchange compares."""
+"""The interface of conditions on messages, which bindings and consumers share."""
 
 from abc import abstractmethod
 
@@ -9,7 +9,7 @@ from flintmq.broker.message import Message
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Filter:
-    """A condition on messages, of a binding or a consumer.
+    """A condition on messages.
 
     `cost` is the work of matching a message of the usual size, in units. `matches` adds the work that it did to the
     meter.

@@ -1,6 +1,6 @@
-"""The language of selectors (JMS 3.1 §3.8.1.1), by Lark: text to expressions.
+"""The grammar of selectors (JMS 3.1 §3.8.1.1), parsed by Lark into expressions.
 
-Only the first selector loads this, and Lark with it.
+Only the first selector loads this module, and Lark with it.
 """
 
 from math import isfinite
@@ -16,8 +16,8 @@ from flintmq.broker.selector import expressions as ex
 from flintmq.broker.selector.expressions import Expression
 from flintmq.broker.selector.like import Like
 
-# Java's literals: 0x1F and 017 are whole numbers, 7., .5, 7E3 and 7D are not; L, F and D say a type.
-# Names may have dots, for `properties.NAME`; any other name is written in quotation marks.
+# Literals are Java's: 0x1F and 017 are integers, 7., .5, 7E3 and 7D are not; L, F and D name a type. Names may have
+# dots, for `properties.NAME`; other names are quoted.
 _GRAMMAR: Final = r"""
 ?start: condition
 ?condition: conjunction (_OR conjunction)*
@@ -73,7 +73,7 @@ _KEYWORDS: Final = {
     "IS": "_IS",
     "NULL": "_NULL",
 }
-# How errors call what may come next. What is not here comes with one of these, and need not be told.
+# The names of tokens in errors. Tokens that are not listed are only expected together with a listed one.
 _EXPECTED: Final = (
     ("NAME", "a name"),
     ("STRING", "a string"),
@@ -102,12 +102,12 @@ _COMPARISONS: Final = {
 }
 _OPERATORS: Final = {"+": ex.ADD, "-": ex.SUBTRACT, "*": ex.MULTIPLY, "/": ex.DIVIDE}
 _KINDS: Final = {ex.STRING: "a string", ex.NUMBER: "a number", ex.BOOLEAN: "a condition"}
-# JMS 3.1 §3.8.1.1: header fields that a selector must not name.
+# Header fields that a selector must not name (JMS 3.1 §3.8.1.1).
 _NOT_SELECTABLE: Final = ("JMSDeliveryTime", "JMSDestination", "JMSExpiration", "JMSRedelivered", "JMSReplyTo")
 
 
 def _keyword(token: Token) -> Token:
-    """Keywords are names that nothing else can have, in whatever case they are written."""
+    """Return a token as a keyword if it is one. Keywords are reserved, in upper and lower case."""
     kind = _KEYWORDS.get(token.upper())
     return token if kind is None else Token.new_borrow_pos(kind, token, token)
 
@@ -121,16 +121,16 @@ _PARSER: Final = Lark(
     lexer_callbacks={"NAME": _keyword},
 )
 
-# What the parser makes of a text.
+# A node of the parse tree.
 _Node: TypeAlias = Token | Tree[Token]
 
 
 def parse(text: str) -> Expression:
-    """Raises PreconditionFailed, saying where in the text, and what was expected there."""
+    """Parse a selector. Raises PreconditionFailed with the position of the error and what was expected there."""
     try:
         tree = _PARSER.parse(text)
     except UnexpectedCharacters as error:
-        # Lark's types say that this is None always, and compiled code would take them at their word.
+        # Lark declares this as always None, and compiled code would trust the declaration.
         at: int = cast("Any", error).pos_in_stream
         raise _fault(text, at, _unreadable(text, at)) from None
     except UnexpectedToken as error:
@@ -156,7 +156,7 @@ def _fault(text: str, at: int, why: str) -> PreconditionFailed:
 
 @final
 class _Builder:
-    """Makes expressions of what the parser found in a text, and refuses what cannot be meant."""
+    """Builds expressions from a parse tree. Raises PreconditionFailed for expressions without a meaning."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -207,7 +207,7 @@ class _Builder:
         return self._question(kind, parts, below)
 
     def _question(self, kind: str, parts: list[_Node], depth: int) -> Expression:
-        """What is asked of a single expression: IS NULL, LIKE, IN."""
+        """Build a predicate of one expression: IS NULL, LIKE, IN."""
         if kind == "missing" or kind == "present":
             subject = self._build(parts[0], depth)
             if not isinstance(subject, ex.Name):
@@ -243,7 +243,7 @@ class _Builder:
         sign = -1 if str(parts[0]) == "-" else 1
         number = parts[1]
         if isinstance(number, Token) and number.type == "EXACT":
-            # The lowest whole number there is has one behind its sign that is too high.
+            # The digits of the lowest integer, without their sign, exceed the highest one.
             return ex.Literal(ex.NUMBER, self._exact(number, sign))
         if isinstance(number, Token) and number.type == "APPROXIMATE":
             return ex.Literal(ex.NUMBER, sign * self._approximate(number))
@@ -288,7 +288,7 @@ class _Builder:
         return value
 
     def _symbols(self, parts: list[_Node]) -> list[str | None]:
-        """A pattern's characters; None stands for _, and "" for %."""
+        """Return a pattern's characters; None stands for _, and "" for %."""
         pattern = parts[0]
         escape = ""
         if len(parts) > 1:

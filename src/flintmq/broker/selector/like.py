@@ -1,10 +1,9 @@
-"""LIKE: `%` stands for any characters, `_` for one.
+"""LIKE: `%` matches any characters, `_` matches one.
 
-A pattern is cut where its `%` are. What stands before the first one and behind the last has its place; what is between
-two is looked for from left to right, and taken where it is found first, which leaves the most to what follows: there is
-nothing to go back to. So a value is passed over once. Text is found by Python's search, which the meter of work gets to
-know with what it costs at worst; a part with `_` in it by an automaton of one bit for each of its characters
-(Baeza-Yates and Gonnet's Shift-And).
+A pattern is split at its `%`. The parts before the first and behind the last `%` are anchored. Each part in between is
+searched from left to right and matched at its first occurrence, which leaves most of the value to the parts behind it.
+The search therefore never goes back. Text is found by Python's search, whose worst case is added to the meter of work.
+A part with `_` is found by an automaton with one bit per character (Baeza-Yates and Gonnet's Shift-And).
 """
 
 from typing import Final, final
@@ -17,13 +16,13 @@ from flintmq.broker.selector.expressions import BOOLEAN, Expression
 
 # Characters that Python's search passes in one unit of work.
 _FOUND_PER_UNIT: Final = 512
-# Its cost may grow with the product of both lengths where the value is shorter than the first of these, or the pattern
-# has not fewer characters than the second and the value is shorter than the third (CPython,
+# The search may cost the product of both lengths if the value is shorter than the first number, or if the pattern has
+# at least the second number of characters and the value is shorter than the third (CPython,
 # Objects/stringlib/fastsearch.h).
 _SHORT_VALUE: Final = 2_500
 _LONG_PART: Final = 100
 _LONG_VALUE: Final = 30_000
-# The same for the automaton: characters, and bits that it has beyond those of a machine word.
+# Steps of the automaton in one unit of work: characters, and bits beyond those of a machine word.
 _STEPS_PER_UNIT: Final = 16
 _WORD_BITS: Final = 60
 _BITS_PER_STEP: Final = 64
@@ -31,7 +30,10 @@ _BITS_PER_STEP: Final = 64
 
 @final
 class _Part:
-    """What stands between two `%`: literal `runs` by their places among `size` characters; the others may be any."""
+    """The pattern between two `%`: literal `runs` by their places among `size` characters.
+
+    The other characters match any.
+    """
 
     def __init__(self, symbols: list[str | None]) -> None:
         self.size: i64 = len(symbols)
@@ -59,11 +61,11 @@ class _Part:
             self._of_character = {character: bits | self._any_one for character, bits in of_character.items()}
 
     def stands_at(self, text: str, at: i64) -> bool:
-        """Whether it is there, where the text is long enough for it."""
+        """Whether the part matches at `at`. The text must be long enough for it."""
         return all(text.startswith(run, int(at) + place) for place, run in self.runs)
 
     def find(self, text: str, start: i64, end: i64) -> i64:
-        """Where it ends for the first time from `start` on, and before `end`; -1 for nowhere."""
+        """Return the end of the first match between `start` and `end`, or -1."""
         if not self.runs:
             return start + self.size if start + self.size <= end else -1
         place, run = self.runs[0]
@@ -76,7 +78,7 @@ class _Part:
             return stop if stop <= end else -1
         last_place, last_run = self.runs[-1]
         inner: i64 = last_place + len(last_run)
-        # What may be any characters behind the last of its text.
+        # The wildcards behind the last literal character.
         behind = self.size - inner
         stop = self._run(text, found, end - behind, inner - place)
         return -1 if stop < 0 else stop + behind
@@ -105,7 +107,7 @@ class _Part:
 
 
 def _searched(length: i64, sought: i64) -> None:
-    """Python looked for so many characters in so many others."""
+    """Add the work of Python's search for `sought` characters among `length`."""
     if length < _SHORT_VALUE or (sought >= _LONG_PART and length < _LONG_VALUE):
         length *= max(1, sought // 4)
     WORK.spent += length // _FOUND_PER_UNIT
@@ -113,9 +115,9 @@ def _searched(length: i64, sought: i64) -> None:
 
 @final
 class Like(Expression):
-    """`symbols` are what characters are compared with one by one: None is any one of them, "" any number.
+    """A LIKE condition. Of `symbols`, None matches any character, "" any number of characters, others themselves.
 
-    Unknown where the message may cost no more work.
+    The value is unknown if the message may cost no more work.
     """
 
     def __init__(self, part: Expression, symbols: list[str | None]) -> None:
@@ -128,7 +130,7 @@ class Like(Expression):
             else:
                 cut[-1].append(symbol)
         self._first = _Part(cut[0])
-        # None where there is no `%`.
+        # None if the pattern has no `%`.
         self._last = _Part(cut[-1]) if len(cut) > 1 else None
         self._between = [_Part(between) for between in cut[1:-1] if between]
         size: i64 = 0

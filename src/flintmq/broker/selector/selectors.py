@@ -1,6 +1,6 @@
-"""Selectors: conditions on messages that consumers and bindings set by their argument x-selector, as in JMS.
+"""Selectors: conditions on messages in the argument x-selector of consumers and bindings, as in JMS.
 
-`expressions.py` has the meaning, `grammar.py` the language; docs/selectors.md says both to users.
+`expressions.py` has the semantics, `grammar.py` the syntax; docs/selectors.md is for users.
 """
 
 from collections.abc import Callable
@@ -18,15 +18,15 @@ from flintmq.broker.selector.filter import Filter
 
 ARGUMENT: Final = "x-selector"
 
-# What it costs to ask a selector, and what so many of its expressions; long values and headers cost more where they are
-# read.
+# The cost of evaluating a selector, and the number of its expressions that cost as much again. Reading long values and
+# headers is counted separately.
 _ASKING_UNITS: Final = 4
 _EXPRESSIONS_PER_UNIT: Final = 8
 
 
 @final
 class Selector(Filter):
-    """A parsed selector, which any number of consumers and bindings share."""
+    """A parsed selector, which consumers and bindings may share."""
 
     def __init__(self, text: str, condition: Expression) -> None:
         self.text = text
@@ -34,23 +34,23 @@ class Selector(Filter):
         self._condition = condition
 
     def matches(self, message: Message) -> bool:
-        """Whether the condition is true of a message; what is unknown is not."""
+        """Whether the condition is true for a message. Unknown counts as not true."""
         WORK.spent += self.cost
         return self._condition.value(message) is True
 
 
 @final
 class Parsed:
-    """Selectors by their texts, those that were asked for last."""
+    """A cache of parsed selectors by their texts."""
 
     def __init__(self, entries_max: i64, parse: Callable[[str], Selector] | None = None) -> None:
         self._entries_max: i64 = entries_max
         self._parse = parse or _parse
-        # The one that was asked for last stands last.
+        # In the order of use, the latest last.
         self._known: dict[str, Selector] = {}
 
     def get(self, text: str) -> Selector:
-        """Raises PreconditionFailed for a text that is no selector."""
+        """Return the selector of a text. Raises PreconditionFailed if the text is no valid selector."""
         known = self._known.pop(text, None)
         if known is None:
             known = self._parse(text)
@@ -63,7 +63,7 @@ class Parsed:
 def _parse(text: str) -> Selector:
     if len(text) > SELECTOR_MAX_CHARACTERS:
         raise PreconditionFailed(f"{len(text)} characters are more than {SELECTOR_MAX_CHARACTERS}")
-    # Loading the parser takes a tenth of a second, and few brokers ever see a selector.
+    # Loading the parser takes a tenth of a second, and few brokers ever get a selector.
     from flintmq.broker.selector.grammar import parse  # noqa: PLC0415
 
     return Selector(text, parse(text))
@@ -80,19 +80,19 @@ _PARSED_SQL: Final = Parsed(SELECTOR_CACHE_ENTRIES, _parse_sql)
 
 
 def parsed(text: str) -> Selector:
-    """The selector of this text. Raises PreconditionFailed for one that is none."""
+    """Return the selector of a text. Raises PreconditionFailed if the text is no valid selector."""
     return _PARSED.get(text)
 
 
 def parsed_sql(text: str) -> Selector:
-    """The SQL expression of this text, as filters of AMQP 1.0 have them. Raises PreconditionFailed."""
+    """Return the filter of an SQL expression of AMQP 1.0. Raises PreconditionFailed if the expression is invalid."""
     return _PARSED_SQL.get(text)
 
 
 def selector_of(arguments: Table, where: str) -> Selector | None:
-    """The selector among arguments; None where there is none, or an empty one, which lets everything through.
+    """Return the selector among arguments, or None if there is none or an empty one, which accepts every message.
 
-    `where` tells in errors whose arguments these are. Raises PreconditionFailed.
+    `where` names the arguments' owner in errors. Raises PreconditionFailed for an invalid selector.
     """
     text = arguments.get(ARGUMENT)
     if text is None:
@@ -109,7 +109,7 @@ def selector_of(arguments: Table, where: str) -> Selector | None:
 
 @final
 class _Nothing(Filter):
-    """In place of a selector that cannot be read: a message that stays away is easier to find than a wrong one."""
+    """Matches no message, in place of an unreadable selector: a missing message is noticed sooner than a wrong one."""
 
     def matches(self, message: Message) -> bool:
         return False

@@ -1,7 +1,7 @@
-"""The SQL of AMQP filter expressions (OASIS filtex 1.0 §6), by Lark: text to expressions. As in selectors, Lark is
-loaded by the first one.
+"""The grammar of SQL filter expressions in AMQP 1.0 (OASIS filtex 1.0 §6), parsed by Lark into expressions.
 
-What RabbitMQ 4.2 understands of it: sections before names, strings in an order, division with a fraction, `%`, UTC().
+Only the first expression loads Lark. The language is RabbitMQ 4.2's part of it: sections before names, ordered strings,
+division with a fraction, `%`, UTC().
 """
 
 from math import isfinite
@@ -82,7 +82,7 @@ _COMPARISONS: Final = {
     ">=": ex.GREATER_OR_EQUAL,
 }
 _OPERATORS: Final = {"+": ex.ADD, "-": ex.SUBTRACT, "*": ex.MULTIPLY, "/": ex.DIVIDE, "%": sql.REMAINDER}
-# filtex 1.0 §6.4.4.4: what may stand before a name, and its abbreviation.
+# The sections that may stand before a name, with their abbreviations (filtex 1.0 §6.4.4.4).
 _HEADER: Final = ("header", "h")
 _PROPERTIES: Final = ("properties", "p")
 _APPLICATION_PROPERTIES: Final = ("application_properties", "a")
@@ -104,7 +104,7 @@ _PARSER: Final = Lark(
 
 
 def parse_sql(text: str) -> Expression:
-    """Raises PreconditionFailed, saying where in the text."""
+    """Parse an SQL expression. Raises PreconditionFailed with the position of the error."""
     if len(text) > SQL_MAX_CHARACTERS:
         raise PreconditionFailed(f"{len(text)} characters are more than {SQL_MAX_CHARACTERS}")
     try:
@@ -113,7 +113,7 @@ def parse_sql(text: str) -> Expression:
             raise PreconditionFailed(f"{tokens} tokens are more than {SQL_MAX_TOKENS}")
         tree = _PARSER.parse(text)
     except UnexpectedCharacters as error:
-        # Lark's types say that this is None always, and compiled code would take them at their word.
+        # Lark declares this as always None, and compiled code would trust the declaration.
         raise _fault(text, cast("Any", error).pos_in_stream, "no expression has such a character") from None
     except UnexpectedToken as error:
         at = len(text) if error.token.type == "$END" else error.token.start_pos or 0
@@ -208,7 +208,7 @@ class _Builder:
         raise self._refusal(token, "messages have no such field")
 
     def _symbols(self, parts: list[Token | Tree[Token]]) -> list[str | None]:
-        """A pattern's characters; None stands for _, and "" for %."""
+        """Return a pattern's characters; None stands for _, and "" for %."""
         pattern = _unquoted(parts[0])
         escape = ""
         if len(parts) > 1:

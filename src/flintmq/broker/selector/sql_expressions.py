@@ -1,6 +1,6 @@
-"""Where the SQL of AMQP filter expressions means something else than selectors do (filtex 1.0 §6).
+"""Expressions of SQL filters in AMQP 1.0 that differ from those of selectors (filtex 1.0 §6).
 
-Strings are in an order, too; quotients have a fraction; and what is compared keeps the type it has in AMQP 1.0.
+Strings are ordered, quotients have a fraction, and values are compared by their types in AMQP 1.0.
 """
 
 from math import isfinite
@@ -17,7 +17,7 @@ REMAINDER: Final = 4
 
 @final
 class Received(Expression):
-    """UTC(): when the broker received the message, in ms. A later answer would be another one each time."""
+    """UTC(): the time in ms at which the broker received the message, so that repeated evaluations agree."""
 
     def __init__(self) -> None:
         super().__init__(ex.NUMBER, 1)
@@ -33,13 +33,13 @@ class Priority(Expression):
 
     def value(self, message: Message) -> object:
         priority = message.codec.section_value(message.properties, "priority")
-        # amqp-1.0 part 3 §3.2.1: 4 where the header does not say.
+        # amqp-1.0 part 3 §3.2.1: the priority is 4 if the header does not state one.
         return 4 if priority is None else priority
 
 
 @final
 class Property(Expression):
-    """A field of the properties section."""
+    """The value of a field of the properties section."""
 
     def __init__(self, field: SectionField) -> None:
         super().__init__(ex.ANY, 1)
@@ -79,7 +79,7 @@ class Comparison(Expression):
 
 @final
 class Among(Expression):
-    """IN, whose members are any expressions."""
+    """IN, with any expressions as members."""
 
     def __init__(self, part: Expression, members: list[Expression]) -> None:
         size = part.size + 1
@@ -156,7 +156,7 @@ def _ordered(operator: int, is_less: bool, is_same: bool) -> bool:
 
 
 def _computed(operator: int, left: object, right: object) -> object:
-    """Unknown where a side is no number, for a division by zero, and beyond the range of numbers."""
+    """Compute with two numbers. Unknown if one is no number, for a division by zero, and out of range."""
     if isinstance(left, bool) or isinstance(right, bool):
         return None
     if not isinstance(left, (int, float)) or not isinstance(right, (int, float)):
@@ -177,7 +177,7 @@ def _computed(operator: int, left: object, right: object) -> object:
 
 
 def _remainder(left: object, right: object) -> object:
-    """With the sign of what is divided; whole numbers only (RabbitMQ)."""
+    """Return the remainder, with the sign of the dividend; for integers only (RabbitMQ)."""
     if isinstance(left, int) and isinstance(right, int):
         rest = abs(left) % abs(right)
         return -rest if left < 0 else rest

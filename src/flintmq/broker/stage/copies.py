@@ -1,9 +1,8 @@
-"""What one task publishes in stages: messages that have their numbers on their queues, and that nobody gets yet.
+"""Staged messages of one task: they have sequence numbers on their queues, but no consumer gets them before the commit.
 
-A message is written to the journal once, under a number that its queue has reserved. A note in front of it says so:
-after a crash, whatever is found in the journal under such numbers belongs to the attempt, and not to the queue. Where a
-queue keeps messages in another way (a stream, say), the message is stored as a copy among those of the stage, until it
-is published.
+A message is written to the journal once, with a number that its queue has reserved. A note before it says so: entries
+with such numbers that a restart finds belong to the attempt and not to the queue. If a queue stores messages in another
+way, as a stream does, the message is stored as a staged copy until the commit.
 """
 
 from collections import deque
@@ -24,10 +23,10 @@ from flintmq.broker.tap import Client
 if TYPE_CHECKING:
     from flintmq.broker.stage.stage import Stage
 
-# Entries that are packed together, and bytes of their bodies with which a page ends, however few they are.
+# A page ends at this many entries, or at this many bytes of their bodies.
 _PAGE_ENTRIES: Final = 1024
 _PAGE_BYTES: Final = 256 * 1024
-# Entries, or bytes of their bodies, that are worth a page once no more come.
+# The entries, or bytes of bodies, from which on the last entries of an attempt are packed into a page, too.
 _PAGE_MIN_ENTRIES: Final = 32
 _PAGE_MIN_BYTES: Final = 16 * 1024
 
@@ -37,20 +36,20 @@ Key = tuple[int, int, int]
 
 @final
 class QueuePart(SequenceReservation):
-    """What an attempt has for one queue. `count` and `size` are messages, and bytes of their bodies."""
+    """The messages of one attempt for one queue. `count` is their number, `size` the bytes of their bodies."""
 
     def __init__(self, queue: Queue, attempt: "Attempt") -> None:
         self.queue = queue
-        # Where the messages themselves are on the queue's numbers, that queue.
+        # The queue, if the messages themselves are stored under its sequence numbers, else None.
         self.store = queue if isinstance(queue, EntryQueue) else None
         stage = attempt.stage
         self.id: i64 = stage.copies.id if self.store is None else queue.id
-        # Whether a restart finds what is persistent.
+        # Whether persistent messages of this part survive a restart.
         self._is_durable = queue.keeps_all or (queue.durable if self.store is None else self.store.survives)
         self._keeps_all = queue.keeps_all
         self.count: i64 = 0
         self.size: i64 = 0
-        # Messages that go to this queue alone; a restart does not know them.
+        # The number of messages for this queue only. It is not known after a restart.
         self.alone: i64 = 0
         self.attempt = attempt
         self._next: i64 = 0
@@ -60,15 +59,15 @@ class QueuePart(SequenceReservation):
         self._loose: list[Entry] = []
         self._loose_bytes: i64 = 0
 
-    # -- in -----------------------------------------------------------------------------------------------------
+    # -- staging ------------------------------------------------------------------------------------------------
 
     def take(self, message: Message) -> Entry | None:
-        """Take a message in; returns the entry the journal has to keep, if it has to keep one."""
+        """Add a message. Returns the entry if the journal has to keep it."""
         if self._next == self._end:
             self._reserve()
         entry = Entry(message, self._next)
         self._next += 1
-        # Not the entry that comes, which has no place in the journal yet.
+        # Packing comes before the new entry is added: the new one has no place in the journal yet.
         if len(self._loose) >= _PAGE_ENTRIES or self._loose_bytes >= _PAGE_BYTES:
             self.pack()
         self._loose.append(entry)
@@ -82,7 +81,7 @@ class QueuePart(SequenceReservation):
         return None
 
     def _reserve(self) -> None:
-        """The more there are, the longer the runs: a note for each."""
+        """Reserve sequence numbers. The runs grow with the part, because each needs a note."""
         run = self._run
         self._run = min(run * 2, STAGE_RUN_MAX)
         store = self.store
@@ -93,7 +92,7 @@ class QueuePart(SequenceReservation):
             stage.note_run(self.attempt, self.queue, self._next, run)
 
     def pack(self) -> None:
-        """What is here takes little memory."""
+        """Pack the entries, to save memory."""
         pages = self.attempt.stage.pages
         if pages is not None and self._loose:
             self._pages.append(pages.pack(self._loose))
@@ -104,14 +103,14 @@ class QueuePart(SequenceReservation):
         if len(self._loose) >= _PAGE_MIN_ENTRIES or self._loose_bytes >= _PAGE_MIN_BYTES:
             self.pack()
 
-    # -- out ----------------------------------------------------------------------------------------------------
+    # -- committing ---------------------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
         return not self._pages and not self._loose
 
     def take_some(self) -> list[Entry]:
-        """The next of its entries, in order, which leave it. Raises StorageError where they cannot be read."""
+        """Remove the next entries and return them, in order. Raises StorageError if they cannot be read."""
         if self._pages:
             pages = self.attempt.stage.pages
             assert pages is not None
@@ -125,7 +124,10 @@ class QueuePart(SequenceReservation):
         return entries
 
     def drop_some(self) -> i64:
-        """Settle the next of its entries, in the group that is open; returns how many. Raises StorageError as above."""
+        """Settle the next entries, in the open journal group.
+
+        Returns how many. Raises StorageError if they cannot be read.
+        """
         stage = self.attempt.stage
         pages = stage.pages
         if self._pages:
@@ -147,7 +149,7 @@ class QueuePart(SequenceReservation):
         return count
 
     def settle_first(self, count: i64, last: i64) -> None:
-        """Settle so many of its first entries, if their numbers are not beyond `last`; at start-up."""
+        """At start-up, settle the first `count` entries, as far as their numbers are at most `last`."""
         while count > 0 and not self.is_empty:
             had_pages = len(self._pages) > 0
             entries = self.take_some()
@@ -168,7 +170,7 @@ class QueuePart(SequenceReservation):
     # -- start-up -----------------------------------------------------------------------------------------------
 
     def reserve_again(self, first: i64, count: i64) -> None:
-        """A note says that it has these numbers."""
+        """At start-up, reserve the sequence numbers of a note again."""
         if self.store is None:
             self.attempt.stage.copies.reserved(first, count, self)
         else:
@@ -177,7 +179,7 @@ class QueuePart(SequenceReservation):
     def found(self, entry: Entry) -> None:
         if len(self._loose) >= _PAGE_ENTRIES or self._loose_bytes >= _PAGE_BYTES:
             self.pack()
-        # Unless it has been published, nobody can have had it.
+        # Before the commit, no consumer can have had it.
         entry.redelivered = self.attempt.is_committed
         self._loose.append(entry)
         size: i64 = len(entry.message.body)
@@ -188,36 +190,38 @@ class QueuePart(SequenceReservation):
 
 @final
 class Attempt:
-    """What one attempt of a partition's task publishes. `serial` is the number of the note that it began with."""
+    """The publishes of one attempt of a partition's task. `serial` is the sequence number of its first note."""
 
     def __init__(self, stage: "Stage", key: Key, epoch: i64, serial: i64) -> None:
         self.stage = stage
         self.key = key
         self.epoch: i64 = epoch
         self.serial: i64 = serial
-        # Messages that some queue has; nobody counts those that went nowhere.
+        # The number of messages that some queue has. Messages without a queue do not count.
         self.count: i64 = 0
         self.is_complete = False
-        # Whether a restart would find all of it.
+        # Whether a restart would find all its messages.
         self.is_kept = True
         self.is_committed = False
-        # Its batch was committed before it began: there is nothing left to do for it.
+        # The batch was committed before this attempt began: its messages are dropped.
         self.is_late = False
-        # Why nothing more can be put here; empty while it can.
+        # Why the attempt accepts no more messages, "" while it does.
         self.over = ""
         self.notes: list[Entry] = []
-        # The note that it is complete.
+        # The note that the attempt is complete.
         self.completion: Entry | None = None
-        # What it says there is, as queues' ids and numbers of messages in turns; at start-up.
+        # At start-up, the contents of that note: ids of queues and numbers of messages, alternating.
         self.expected: list[int] = []
         self.parts: dict[Queue, QueuePart] = {}
-        # The part used last.
+        # The part that was used last.
         self._part: QueuePart | None = None
 
     def put(self, message: Message, queues: list[Queue]) -> int:
-        """Stage a message for these queues; returns UNROUTED, ROUTED, or STORED where it is safe with the batch.
+        """Stage a message for these queues.
 
-        Raises PreconditionFailed where it cannot be published later, or no longer.
+        Returns UNROUTED, ROUTED, or STORED if the message is durable with the batch.
+
+        Raises PreconditionFailed if the attempt is over, or if the message cannot be published by a commit.
         """
         if self.over:
             raise PreconditionFailed(self.over)
@@ -265,9 +269,10 @@ class Attempt:
 
     @property
     def lost(self) -> i64:
-        """How many of its messages are nowhere because all their queues were deleted.
+        """The number of its messages that are lost because all their queues were deleted.
 
-        Exact for messages of one queue. Of others, and of all after a restart, it is what the counts prove.
+        It is exact for messages of one queue. For others, and for all after a restart, it is the number that the counts
+        prove.
         """
         lost: i64 = 0
         others = self.count
@@ -281,7 +286,7 @@ class Attempt:
         return lost + max(0, others - left)
 
     def part_of(self, queue: Queue) -> QueuePart:
-        """What it has for this queue, maybe nothing yet."""
+        """Return the part for a queue; create it if there is none."""
         part = self.parts.get(queue)
         if part is None:
             part = QueuePart(queue, self)
@@ -289,7 +294,7 @@ class Attempt:
         return part
 
     def _check(self, part: QueuePart, message: Message) -> None:
-        """Raises PreconditionFailed where the queue would refuse the message."""
+        """Raises PreconditionFailed if the queue would refuse the message."""
         queue = part.queue
         if isinstance(queue, DelayedQueue):
             if message.options.hidden_keys is not None:
@@ -298,9 +303,10 @@ class Attempt:
             raise PreconditionFailed(f"queue '{queue.name}' in vhost '{queue.vhost}' has no room for what is staged")
 
     def complete(self) -> i64:
-        """All of it has come; returns how many messages. It may be committed once this batch is durable.
+        """Mark the attempt as complete: it may be committed once this batch is durable. Returns the number of messages.
 
-        After a restart, too, unless there were messages among it that are not kept: then the batch is staged again.
+        It can still be committed after a restart, unless it has messages that do not survive one: then the batch has to
+        be staged again. Raises PreconditionFailed if the attempt is over.
         """
         if self.over:
             raise PreconditionFailed(self.over)
@@ -311,23 +317,26 @@ class Attempt:
         return self.count
 
     def abandon(self) -> None:
-        """Whoever published it has ended, or begins something else: if it is not complete, it is discarded."""
+        """Discard the attempt unless it is complete: its publisher has ended, or has begun another attempt."""
         if not self.is_complete and not self.over:
             self.stage.discard(self, "this attempt was given up before it was complete")
 
 
 @final
 class Commit:
-    """Attempts that are committed, by `client`, on their way to the queues; `note` says so in the journal."""
+    """Committed attempts on their way to the queues.
+
+    `client` committed them, `note` is the journal's note of the commit.
+    """
 
     def __init__(self, attempts: list[Attempt], note: Entry, client: Client) -> None:
         self.client = client
         self.attempts = attempts
         self.note = note
-        # The one that is next, and those of its parts that are.
+        # The index of the next attempt, and the parts of the current one.
         self.place = 0
         self.parts: deque[QueuePart] = deque()
-        # How many runs of copies are to be appended to streams before all is done.
+        # The number of pending appends to streams.
         self.appending = 0
-        # Of how many attempts the notes are gone, once all is done.
+        # The number of attempts whose notes have been dropped, which begins when all messages are on their queues.
         self.dropped = 0

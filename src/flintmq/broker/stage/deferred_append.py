@@ -1,9 +1,9 @@
-"""Copies on their way into a stream, each exactly once, although streams have files of their own.
+"""Appends staged copies to a stream exactly once, although streams and the journal are separate files.
 
-The journal and a stream are not written as one, so a note goes ahead: which copies come next, and at which offset the
-first will be. It is the last thing that a tick does, and right behind that tick's batch the copies are appended, before
-anything else can be. They get to the disk only once the note is there, and are settled together with it in the journal,
-which is written behind the streams. So a restart that finds the note sees by the end of the stream how many it has.
+A note in the journal precedes the append: it says which copies follow, and at which offset the first one will be.
+Writing it is the last action of a tick. The copies are appended directly behind that tick's batch, before anything else
+can be. They are written to disk only after the note, and are settled together with it in the journal, which is written
+after the streams. A restart that finds the note can therefore tell from the end of the stream how many copies it has.
 """
 
 from abc import abstractmethod
@@ -26,7 +26,7 @@ class AppendNotes:
 
     @abstractmethod
     def drop(self, note: Entry) -> None:
-        """Drop a note by which nothing was appended."""
+        """Drop a note, because nothing was appended."""
 
     @abstractmethod
     def appended(self, entries: list[Entry], note: Entry | None) -> None:
@@ -49,7 +49,7 @@ class DeferredAppend(DeferredWork):
             return
         offset = offsets.get(stream.id, stream.log.next_offset)
         offsets[stream.id] = offset + len(self._entries)
-        # An earlier plan went into no batch.
+        # The note of an earlier plan was not in any batch.
         if self._note is not None:
             self._notes.drop(self._note)
         self._note = self._notes.write(self._entries, offset)

@@ -1,4 +1,4 @@
-"""The stages of a virtual host, by their transactional ids."""
+"""The stages of a virtual host, by transactional id."""
 
 from collections.abc import Callable, Container, Mapping
 from typing import final
@@ -18,7 +18,7 @@ from flintmq.broker.tick import Tick
 
 @final
 class Stages:
-    """`deliver` puts a message on queues."""
+    """The stages of a virtual host. `deliver` puts a message on queues."""
 
     def __init__(
         self,
@@ -35,15 +35,15 @@ class Stages:
         self._vhost = vhost
         self._definitions = storage.definitions
         self._ids = ids
-        # When somebody first opened one in this run of the broker: what is older is not known.
+        # The time of the first call of `open` since the broker started: the use of stages before it is not known.
         self._since_ms: i64 = 0
-        # While the broker starts.
+        # Used at start-up only.
         self._queues: Mapping[int, Queue] = {}
 
     def open(self, name: str, user: str, owner: str) -> Stage:
-        """The stage of this transactional id, with a new writer; made where there is none.
+        """Open a stage for a new writer; create it if there is none with this transactional id.
 
-        Raises AccessRefused where it is another user's, PreconditionFailed where there are too many, or for no name.
+        Raises AccessRefused if it is another user's, PreconditionFailed if there are too many, or for an empty name.
         """
         if name == "":
             raise PreconditionFailed("a transactional id must not be empty")
@@ -67,7 +67,7 @@ class Stages:
         return stage
 
     def _has_room(self, user: str) -> bool:
-        """For one more of this user, if need be in the place of the one that was not used for the longest time."""
+        """Whether the user may have another stage. If necessary, retires the one that was unused the longest."""
         now_ms = self.tick.now_ms
         if self._since_ms == 0:
             self._since_ms = now_ms
@@ -83,7 +83,7 @@ class Stages:
         return False
 
     def find(self, name: str, user: str) -> Stage:
-        """Raises NotFound, or AccessRefused where it is another user's."""
+        """Return the stage of this name. Raises NotFound, or AccessRefused if it is another user's."""
         stage = self.by_name.get(name)
         if stage is None:
             raise NotFound(f"no transactional id '{name}' in vhost '{self._vhost}'")
@@ -97,38 +97,41 @@ class Stages:
             )
 
     def forget(self, name: str, user: str) -> None:
-        """Which batch was the last one, too. Raises AccessRefused; where there is none, there is nothing to do."""
+        """Forget a stage, with the number of its last batch. A missing one is no error.
+
+        Raises AccessRefused if it is another user's.
+        """
         stage = self.by_name.get(name)
         if stage is not None:
             self._check_user(stage, user)
             stage.retire()
 
     def forget_any(self, name: str) -> None:
-        """The same, whoever's it is."""
+        """Forget a stage, whoever's it is. A missing one is no error."""
         stage = self.by_name.get(name)
         if stage is not None:
             stage.retire()
 
     def user_deleted(self, user: str) -> None:
-        """Nobody else goes on with what was its, not even a user that has its name later."""
+        """Forget the stages of a deleted user: a later user of the same name must not continue them."""
         for stage in list(self.by_name.values()):
             if stage.record.user == user:
                 stage.retire()
 
     def retired(self, stage: Stage) -> None:
-        """Nothing is left of a stage but its definition."""
+        """Remove a stage of which only the definition is left."""
         stage.gone = True
         stage.drop_state()
         del self.by_name[stage.record.name]
         self._definitions.delete_stage(stage.record)
 
     def page_out(self) -> None:
-        """Memory is low: keep as little of what is staged in it as can be."""
+        """Move as many staged messages as possible out of memory: memory is low."""
         for stage in self.by_name.values():
             stage.page_out()
 
     def discard(self) -> None:
-        """The virtual host is deleted."""
+        """Discard all stages: the virtual host is deleted."""
         for stage in self.by_name.values():
             stage.discard_all()
         self.by_name = {}
@@ -136,13 +139,13 @@ class Stages:
     # -- start-up -----------------------------------------------------------------------------------------------
 
     def restore(self, record: StageRecord, queues: Mapping[int, Queue]) -> Stage:
-        """One that was kept; `queues` are those there are, by id."""
+        """Restore a stage. `queues` are the existing queues by id."""
         self._queues = queues
         restored = self.by_name[record.name] = Stage(record, self)
         return restored
 
     def retire_unowned(self, users: Container[str]) -> None:
-        """A crash may have kept the deletion of a user, and not what `user_deleted` wrote with it."""
+        """Forget the stages of missing users: a crash may have kept a deletion and lost what `user_deleted` wrote."""
         for stage in self.by_name.values():
             if stage.record.user not in users and not is_by_token(stage.record.user):
                 stage.retire()

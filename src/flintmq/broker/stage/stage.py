@@ -1,21 +1,20 @@
-"""Publishing in stages, for writers in many parts: tasks publish what nobody sees, a driver commits whole batches.
+"""Staged publishes: tasks publish messages that nobody sees yet, and a driver commits whole batches.
 
-A stage is known by its transactional id. Whoever opens it is its one writer from then on, with an epoch that is higher
-than all before; batches are numbered, and none is committed twice. What tasks have published stands in the journal
-already (see staging.py), so that a commit writes one small group: which attempts count, and that their batch is the
-last one. From then on they are published, whatever happens; bringing them to their queues takes as many ticks as it
-takes. Their notes go when that is done.
+A stage is known by its transactional id. Opening it makes the opener its only writer, with an epoch that is higher than
+all before. Batches are numbered, and none is committed twice. The journal already has the tasks' messages (see
+copies.py), so that a commit writes one small group: the committed attempts, and the number of their batch. From then on
+they are published, whatever happens; moving them to their queues takes several ticks, and then their notes are dropped.
 
-The notes of a stage, each a letter and numbers in decimal:
-    s <epoch> <next batch> <owners>           who writes, and did before, and which batch has not been committed
-    b <epoch> <batch> <partition> <attempt>   an attempt has begun; the others know it by this note's number
-    r <attempt> <queue> <first> <count>       numbers of a queue, or of the copies, are reserved for it
+The notes of a stage, each a letter and decimal numbers:
+    s <epoch> <next batch> <owners>           state: the current and previous owners, and the first uncommitted batch
+    b <epoch> <batch> <partition> <attempt>   an attempt has begun; the others identify it by this note's number
+    r <attempt> <queue> <first> <count>       it has reserved numbers of a queue, or of the staged copies
     c <attempt> <messages> [<queue> <count>]...
-                                              it is complete: so many messages, and so many entries of each queue
+                                              it is complete, with so many messages, and so many entries of each queue
     w <attempt> <attempt>...                  these are committed
     p <attempt> <queue> <first> <last> <offset>
-                                              copies of these numbers go to a stream, from this offset on
-    d                                         all of it is to be forgotten
+                                              copies with these numbers go to a stream, from this offset on
+    d                                         the stage is to be forgotten
 """
 
 from collections import deque
@@ -46,15 +45,15 @@ _COMPLETE: Final = b"c"
 _COMMIT: Final = b"w"
 _APPEND: Final = b"p"
 _RETIREMENT: Final = b"d"
-# Messages that are as much work as dropping a note.
+# Dropping a note is as much work as this many messages.
 _NOTE_WEIGHT: Final = 8
-# More epochs than a stage can have, below the next one's.
+# The low bits of an epoch, below the id: one stage cannot have so many epochs.
 _EPOCHS_BITS: Final = 32
 
 
 @final
 class Committed:
-    """`already`: this batch was committed before, and nothing was published now."""
+    """The result of a commit. `already`: the batch was committed before, and nothing was published now."""
 
     def __init__(self, published: i64, already: bool) -> None:
         self.published: i64 = published
@@ -63,10 +62,10 @@ class Committed:
 
 @final
 class StagedCopies(Recoverable):
-    """Messages for queues that do not keep them under numbers of their own, as entries of a queue that nobody sees."""
+    """Staged messages for queues that do not store them under their own sequence numbers: entries of a hidden queue."""
 
     def __init__(self, stage_id: i64, journal: Journal) -> None:
-        # Of stages and queues no two have the same id, and notes of queues that deduplicate have negative ones, too.
+        # Ids of stages and queues are distinct. Notes of queues that deduplicate use negative ids, too.
         self.id: i64 = -stage_id
         self._journal = journal
         self._seq: i64 = 0
@@ -85,7 +84,7 @@ class StagedCopies(Recoverable):
         if run is not None:
             run.value.found(entry)
         else:
-            # Their queue is gone. Nothing else would ever settle them.
+            # Their queue was deleted, so nothing else would settle these entries.
             self._journal.settle(self.id, entry)
 
     def start_at(self, seq: i64) -> None:
@@ -97,10 +96,10 @@ class StagedCopies(Recoverable):
 class Stage(Recoverable, SteppedWork):
     def __init__(self, record: StageRecord, stages: "Stages") -> None:
         self.record = record
-        # Above all of another stage that had the name before it was forgotten: an id is never used twice.
+        # Higher than the epochs of an earlier stage of the same name: an id is never used twice.
         self.epoch: i64 = record.id << _EPOCHS_BITS
         self.owner = ""
-        # Those before it, who have been taken over.
+        # Previous owners, which were taken over.
         self._former: list[str] = []
         # The first batch that is not committed.
         self.next_batch: i64 = 0
@@ -108,7 +107,7 @@ class Stage(Recoverable, SteppedWork):
         self.pages = stages.tick.pages
         self.copies = StagedCopies(record.id, stages.journal)
         self.gone = False
-        # When somebody wrote with it; 0 before that happened in this run of the broker.
+        # The time of the writer's last call, 0 before the first one since the broker started.
         self.used_ms: i64 = 0
         self._stages = stages
         self._notes = Notes(record.id, stages.journal)
@@ -117,9 +116,9 @@ class Stage(Recoverable, SteppedWork):
         self._commits: deque[Commit] = deque()
         self._discards: deque[Attempt] = deque()
         self._is_busy = False
-        # The note that it is to be forgotten, with its definition, as soon as nothing is in its other notes.
+        # The note that the stage is to be forgotten, with its definition, as soon as its other notes are gone.
         self._retirement: Entry | None = None
-        # Notes that were found by now.
+        # The notes that were found so far. Used at start-up only.
         self._found: dict[int, Attempt] = {}
         self._found_commits: list[tuple[Entry, list[int]]] = []
         self._appends: list[tuple[Entry, QueuePart, int, int]] = []
@@ -127,11 +126,13 @@ class Stage(Recoverable, SteppedWork):
     # -- the writer ---------------------------------------------------------------------------------------------
 
     def open(self, owner: str) -> None:
-        """The owner that writes goes on: its tasks ask from many places, and more than once. Another one takes over.
+        """Open the stage for an owner.
 
-        From then on nobody else writes. What others staged, and did not commit, is discarded. They do not come back
-        either, and so two that were given one transactional id by mistake do not take it from each other in turns:
-        raises PreconditionFailed.
+        The current owner continues, as its tasks do several times; a new one takes over.
+
+        From then on nobody else writes. Whatever other owners staged and did not commit is discarded. Previous owners
+        cannot return, so that two writers that were given the same transactional id by mistake do not take it from each
+        other in turns: raises PreconditionFailed.
         """
         self.used_ms = self._stages.tick.now_ms
         if self._retirement is not None:
@@ -174,19 +175,19 @@ class Stage(Recoverable, SteppedWork):
 
     @property
     def _somebody(self) -> Client:
-        """Who committed what was found at a start: the user is known, and the connection is not there any more."""
+        """The client of commits that were found at start-up: the user is known, the connection is gone."""
         return Client("", 0, self.record.user, self.record.vhost)
 
     def _check(self, epoch: int) -> None:
-        # One from outside may be a number that there is no room for in an epoch.
+        # The client's number may not fit an i64.
         if self._retirement is not None or epoch != int(self.epoch):
             raise PreconditionFailed(self._fenced)
         self.used_ms = self._stages.tick.now_ms
 
     def begin(self, epoch: int, key: Key) -> Attempt:
-        """An attempt of a partition's task begins to publish; an earlier one under the same key is discarded.
+        """Begin an attempt of a partition's task. An earlier one with the same key is discarded.
 
-        Raises PreconditionFailed where another writer has taken over, or where there are too many.
+        Raises PreconditionFailed if another writer has taken over, or if there are too many attempts.
         """
         self._check(epoch)
         earlier = self._attempts.get(key)
@@ -206,13 +207,13 @@ class Stage(Recoverable, SteppedWork):
         return attempt
 
     def commit(self, epoch: int, batch: int, winners: dict[int, int], client: Client | None = None) -> Committed:
-        """Publish what these attempts have, by partition, if this batch is newer than the last one; discard all others.
+        """Publish these attempts, given by partition, unless the batch was committed before. Discard all others.
 
-        `client` is who wants it, to whom traces messages.
+        `client` is the committer, for tracing.
 
-        It is published for good once this batch of the journal is durable. Raises PreconditionFailed, with everything
-        as before, where another writer has taken over, an attempt is not complete, a queue has no room, or messages
-        have no queue left.
+        The commit is final once this batch of the journal is durable. Raises PreconditionFailed, without any change, if
+        another writer has taken over, an attempt is not complete, a queue has no room, or all queues of a message were
+        deleted.
         """
         self._check(epoch)
         if batch < self.next_batch:
@@ -251,7 +252,7 @@ class Stage(Recoverable, SteppedWork):
         return Committed(count, False)
 
     def abort(self, epoch: int, batch: int) -> None:
-        """Discard what there is of a batch. Raises PreconditionFailed where another writer has taken over."""
+        """Discard the attempts of a batch. Raises PreconditionFailed if another writer has taken over."""
         self._check(epoch)
         for attempt in list(self._attempts.values()):
             if attempt.key[0] == batch:
@@ -263,11 +264,11 @@ class Stage(Recoverable, SteppedWork):
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is staged, and nothing is on its way to queues."""
+        """Whether nothing is staged, and nothing is on its way to queues."""
         return not (self.is_retired or self._attempts or self._commits or self._discards)
 
     def retire(self) -> None:
-        """Forget the stage once its committed messages are on their queues; nothing more can be staged."""
+        """Forget the stage once its committed messages are on their queues. Nothing more can be staged."""
         for attempt in list(self._attempts.values()):
             self.discard(attempt, f"{self._name} was forgotten")
         if self._retirement is None:
@@ -275,7 +276,7 @@ class Stage(Recoverable, SteppedWork):
         self._work()
 
     def drop_state(self) -> None:
-        """Nothing is to be known of it after a restart."""
+        """Drop the notes of the stage itself, so that a restart knows nothing of it."""
         for note in (self._state, self._retirement):
             if note is not None:
                 self._notes.drop(note)
@@ -286,7 +287,10 @@ class Stage(Recoverable, SteppedWork):
         attempt.notes.append(self._notes.write(b"%s %d %d %d %d" % (_RUN, attempt.serial, queue.id, first, count)))
 
     def note_complete(self, attempt: Attempt) -> None:
-        """Without the note, a restart discards it: so it does where it would not find all of its messages."""
+        """Note that an attempt is complete. Without the note, a restart discards the attempt.
+
+        There is no note if a restart would not find all of the messages.
+        """
         if attempt.is_late or not attempt.is_kept:
             return
         numbers: list[int] = [int(attempt.serial), int(attempt.count)]
@@ -295,7 +299,7 @@ class Stage(Recoverable, SteppedWork):
         attempt.completion = self._notes.write(b" ".join([_COMPLETE, *[b"%d" % number for number in numbers]]))
 
     def discard(self, attempt: Attempt, why: str) -> None:
-        """Nothing will be published of an attempt that is not committed."""
+        """Discard an attempt that is not committed: none of its messages will be published."""
         attempt.over = why
         if attempt.is_late:
             return
@@ -305,9 +309,9 @@ class Stage(Recoverable, SteppedWork):
         self._work()
 
     def _discard(self, attempt: Attempt) -> None:
-        """From now on a restart does not take it for complete, whatever is left of it by then."""
+        """Make a restart discard the attempt, too, whatever is left of it by then."""
         if attempt.completion is not None:
-            # In a group, so that it is in front of what is settled in the same batch.
+            # The group puts the dropped note before anything that is settled in the same batch.
             self._notes.begin_group()
             self._notes.drop(attempt.completion)
             self._notes.end_group()
@@ -332,15 +336,15 @@ class Stage(Recoverable, SteppedWork):
             self._stages.tick.stages.append(self)
 
     def step(self, messages: i64) -> bool:
-        """Bring about so many messages to where they go; True where there are more.
+        """Move about `messages` messages to their queues. Returns True if there are more.
 
-        Raises InternalError where some cannot be read back: a restart finds them in the journal.
+        Raises InternalError if some cannot be read back. The next start finds them in the journal.
         """
         self._is_busy = False
         if self.gone:
             return False
         if self._retirement is not None and not self._commits and not self._discards:
-            # In a batch behind all that has to be on the disk before.
+            # The removal is in a later batch than everything that has to be on the disk before it.
             self._stages.retired(self)
             return False
         try:
@@ -352,7 +356,7 @@ class Stage(Recoverable, SteppedWork):
             while messages > 0 and self._discards:
                 messages -= self._discard_some(self._discards[0])
         except StorageError as error:
-            # Its notes stay.
+            # The notes stay, so that the next start finds the messages.
             if self._commits:
                 self._commits.popleft()
             else:
@@ -364,7 +368,7 @@ class Stage(Recoverable, SteppedWork):
         return self._is_busy
 
     def _release_some(self, commit: Commit) -> i64:
-        """Returns how many messages there were to do, 0 where streams have to get theirs first."""
+        """Publish some messages of a commit. Returns how many, 0 if streams have to get theirs first."""
         while not commit.parts:
             if commit.place == len(commit.attempts):
                 if commit.appending > 0:
@@ -382,12 +386,12 @@ class Stage(Recoverable, SteppedWork):
         entries = part.take_some()
         queue = part.queue
         tap = self._stages.tick.tap
-        # Queues may let go of what is in an entry once they have it.
+        # The messages are collected before the queue gets the entries, because a queue may release what is in them.
         messages: list[Message] = [] if tap is None else [entry.message for entry in entries]
         if part.store is not None:
             part.store.put_reserved(entries)
         elif not entries:
-            # A restart found that all were there.
+            # The restart found that the stream has all of them.
             pass
         elif isinstance(queue, StreamQueue):
             commit.appending += 1
@@ -397,13 +401,16 @@ class Stage(Recoverable, SteppedWork):
         if part.is_empty:
             commit.parts.popleft()
         if tap is not None:
-            # Last: they have left their part, and one that fails here must not take them along.
+            # Tracing comes last: the entries have left their part, and an error here must not lose them.
             for message in messages:
                 tap.released(commit.client, queue, message)
         return len(entries) + 1
 
     def _publish_copies(self, part: QueuePart, entries: list[Entry]) -> None:
-        """To a queue that makes others of them. In the journal, those and the settlement are one."""
+        """Publish copies to a queue that creates its own entries.
+
+        The journal gets those and the settlement in one group.
+        """
         self._notes.begin_group()
         try:
             queues = [part.queue]
@@ -415,16 +422,16 @@ class Stage(Recoverable, SteppedWork):
             self._notes.end_group()
 
     def note_append(self, part: QueuePart, entries: list[Entry], offset: i64) -> Entry:
-        """Write a note that entries of a part will be in their stream from this offset on."""
+        """Write a note that these entries of a part will be in their stream from this offset on."""
         numbers = (part.attempt.serial, part.queue.id, entries[0].seq, entries[-1].seq, offset)
         return self._notes.write(b"%s %d %d %d %d %d" % (_APPEND, *numbers))
 
     def drop_append_note(self, note: Entry) -> None:
-        """Drop a note by which nothing was appended."""
+        """Drop a note, because nothing was appended."""
         self._notes.drop(note)
 
     def appended(self, part: QueuePart, entries: list[Entry], note: Entry | None) -> None:
-        """The stream has these entries: settle them as one with the note."""
+        """The stream has these entries: settle them in one group with the note."""
         self._notes.begin_group()
         for entry in entries:
             if entry.segment != 0:
@@ -434,7 +441,7 @@ class Stage(Recoverable, SteppedWork):
         self._notes.end_group()
 
     def _drop_some(self, part: QueuePart) -> i64:
-        """Settle some of a part, in a group: before the notes that say what it is can be gone."""
+        """Settle some entries of a part, in a group, so that this precedes the removal of the notes about the part."""
         self._notes.begin_group()
         try:
             return part.drop_some() + 1
@@ -442,7 +449,10 @@ class Stage(Recoverable, SteppedWork):
             self._notes.end_group()
 
     def _drop_notes(self, commit: Commit) -> i64:
-        """All is where it goes. The commit's own note goes last: it says nothing of attempts without notes."""
+        """Drop the notes of a finished commit.
+
+        Its own note is the last one: it says nothing about attempts without notes.
+        """
         if commit.dropped < len(commit.attempts):
             commit.dropped += 1
             return self._drop_notes_of(commit.attempts[commit.dropped - 1])
@@ -451,7 +461,7 @@ class Stage(Recoverable, SteppedWork):
         return 1
 
     def _drop_notes_of(self, attempt: Attempt) -> i64:
-        """In a group of their own; returns how many messages that is worth."""
+        """Drop the notes of an attempt in a group. Returns the work, in messages."""
         notes = attempt.notes
         attempt.notes = []
         if attempt.completion is not None:
@@ -468,7 +478,7 @@ class Stage(Recoverable, SteppedWork):
         if not parts:
             self._discards.popleft()
             return self._drop_notes_of(attempt)
-        # In any order, and so that it costs the same however many there are.
+        # In any order, at a cost that does not depend on the number of parts.
         queue, part = parts.popitem()
         count = self._drop_some(part)
         if not part.is_empty:
@@ -476,7 +486,7 @@ class Stage(Recoverable, SteppedWork):
         return count
 
     def discard_all(self) -> None:
-        """The virtual host is deleted, with its queues and its definition: nothing of this is found again."""
+        """Discard everything: the virtual host is deleted, with its queues and its definition."""
         self.gone = True
         for attempt in list(self._attempts.values()):
             self.discard(attempt, f"vhost '{self.record.vhost}' is deleted")
@@ -494,7 +504,7 @@ class Stage(Recoverable, SteppedWork):
     # -- start-up -----------------------------------------------------------------------------------------------
 
     def restore(self, entry: Entry) -> None:
-        """A note, before the entries of any queue; in the order in which they were written."""
+        """Restore a note. Notes come before the entries of any queue, in the order in which they were written."""
         body = entry.message.body
         kind = body[:1]
         if kind == _STATE:
@@ -538,7 +548,7 @@ class Stage(Recoverable, SteppedWork):
             attempt.expected = numbers[2:]
 
     def _attempt_found(self, serial: int) -> Attempt:
-        """Where the note of its beginning was damaged, an attempt that nobody can name."""
+        """Return the attempt of this serial number; create a nameless one if the note of its beginning was damaged."""
         found = self._found.get(serial)
         if found is None:
             found = Attempt(self, (-1, -1, -1), 0, serial)
@@ -569,7 +579,7 @@ class Stage(Recoverable, SteppedWork):
             self._work()
 
     def _is_whole(self, attempt: Attempt) -> bool:
-        """Whether what was counted has been found, but for queues that were deleted since."""
+        """Whether all counted messages were found, except those of queues that were deleted since."""
         expected = attempt.expected
         attempt.expected = []
         for queue_id, count in zip(expected[::2], expected[1::2], strict=True):
@@ -579,7 +589,7 @@ class Stage(Recoverable, SteppedWork):
         return True
 
     def _settle_appended(self, note: Entry, part: QueuePart, last: i64, offset: i64) -> None:
-        """Of the copies up to a number, those that a stream has from an offset on are done with."""
+        """Settle the copies up to the number `last` that the stream has from `offset` on."""
         self._stages.tick.has_appended = True
         stream = part.queue
         assert isinstance(stream, StreamQueue)
@@ -591,7 +601,7 @@ class Stage(Recoverable, SteppedWork):
 
 @final
 class _AppendNotes(AppendNotes):
-    """The notes of an append of one part of a commit."""
+    """The notes of one deferred append: of one part of a commit."""
 
     def __init__(self, stage: Stage, commit: Commit, part: QueuePart) -> None:
         self._stage = stage
@@ -610,7 +620,7 @@ class _AppendNotes(AppendNotes):
 
 
 def _check_room(attempts: list[Attempt]) -> None:
-    """Raises PreconditionFailed where a full queue would refuse some of what these have together."""
+    """Raises PreconditionFailed if a full queue would refuse some of the attempts' messages."""
     counts: dict[Queue, int] = {}
     sizes: dict[Queue, int] = {}
     for attempt in attempts:
@@ -624,7 +634,7 @@ def _check_room(attempts: list[Attempt]) -> None:
 
 
 def _encode_owners(owners: list[str]) -> bytes:
-    """Each behind its length: an owner may be any text."""
+    """Encode owners, each with its length in front: an owner may be any text."""
     texts = [owner.encode() for owner in owners]
     return b"".join([b"%d:%s" % (len(text), text) for text in texts])
 

@@ -1,4 +1,4 @@
-"""The termini of a virtual host, by user, container, link and role: what a link finds when it attaches again."""
+"""The link termini of a virtual host, by user, container, link and role."""
 
 from collections.abc import Mapping
 from typing import final
@@ -13,7 +13,7 @@ from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.terminus.terminus import NONE, SOURCE, TARGET, SourceTerminus, TargetTerminus, Terminus
 from flintmq.broker.tick import Tick
 
-# The user, too: a container names itself, and what is kept for one user is none of another's.
+# User, container and link. The user is part of the key because a container chooses its own name.
 _Key = tuple[str, str, str]
 
 
@@ -30,12 +30,12 @@ class Termini:
         self._vhost = vhost
         self._tick = tick
         self._ids = ids
-        # How many each user has.
+        # The number of termini of each user.
         self._of_users: dict[str, i64] = {}
-        # By who used them last.
+        # Termini by the session, or connection, that used them last.
         self._of_sessions: dict[object, dict[Terminus, None]] = {}
         self._of_connections: dict[object, dict[Terminus, None]] = {}
-        # While the broker starts.
+        # Used at start-up only.
         self._queues: Mapping[int, Queue] = {}
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Termini:
     def make_source(
         self, user: str, container: str, link: str, durability: int, expiry: str, timeout_ms: int, configuration: bytes
     ) -> SourceTerminus:
-        """A source where there is none of this name. Raises ResourceError where there are too many."""
+        """Create a source terminus; there must be none of this name. Raises ResourceError if there are too many."""
         made = SourceTerminus(
             self._record(user, container, link, SOURCE, durability, expiry, timeout_ms, configuration), self
         )
@@ -58,7 +58,7 @@ class Termini:
     def make_target(
         self, user: str, container: str, link: str, durability: int, expiry: str, timeout_ms: int, configuration: bytes
     ) -> TargetTerminus:
-        """A target where there is none of this name. Raises ResourceError where there are too many."""
+        """Create a target terminus; there must be none of this name. Raises ResourceError if there are too many."""
         made = TargetTerminus(
             self._record(user, container, link, TARGET, durability, expiry, timeout_ms, configuration), self
         )
@@ -95,37 +95,37 @@ class Termini:
         return record
 
     def join(self, terminus: Terminus) -> None:
-        """A link uses it."""
+        """Take note that a link of a session and connection uses the terminus."""
         self._of_sessions.setdefault(terminus.session, {})[terminus] = None
         self._of_connections.setdefault(terminus.connection, {})[terminus] = None
 
     def leave(self, terminus: Terminus) -> None:
-        """The session and the connection that used it last are nothing to it any more."""
+        """Detach the terminus from the session and the connection that used it last."""
         _remove(self._of_sessions, terminus.session, terminus)
         _remove(self._of_connections, terminus.connection, terminus)
         terminus.session = None
         terminus.connection = None
 
     def session_ended(self, session: object) -> None:
-        """With all of its links."""
+        """End the use of its termini: a session has ended, with all its links."""
         for terminus in list(self._of_sessions.pop(session, {})):
             terminus.end_session()
 
     def connection_closed(self, connection: object) -> None:
-        """With all of its sessions."""
+        """End the use of its termini: a connection has closed, with all its sessions."""
         for terminus in list(self._of_connections.pop(connection, {})):
             self.leave(terminus)
             terminus.close_connection()
 
     def user_deleted(self, user: str) -> None:
-        """Nobody else may come back to what was its, not even a user that has its name later."""
+        """Expire the termini of a deleted user: a later user of the same name must not resume them."""
         every: list[Terminus] = [*self.sources.values(), *self.targets.values()]
         for terminus in every:
             if terminus.record.user == user:
                 terminus.expire()
 
     def forget(self, terminus: Terminus) -> None:
-        """It is gone."""
+        """Remove a terminus that is gone."""
         self.leave(terminus)
         key = _key(terminus.record)
         if terminus.record.role == SOURCE:
@@ -144,7 +144,7 @@ class Termini:
             self._of_users.pop(user, None)
 
     def discard(self) -> None:
-        """The virtual host is deleted, and its queues have gone."""
+        """Discard all termini: the virtual host is deleted, and its queues are gone."""
         every: list[Terminus] = [*self.sources.values(), *self.targets.values()]
         for terminus in every:
             terminus.let_go()
@@ -153,7 +153,7 @@ class Termini:
     # -- start-up -----------------------------------------------------------------------------------------------
 
     def restore(self, record: TerminusRecord, queues: Mapping[int, Queue]) -> Terminus:
-        """One that was kept; `queues` are those there are, by id."""
+        """Restore a terminus. `queues` are the existing queues by id."""
         self._queues = queues
         key = _key(record)
         self._count(key[0], 1)

@@ -1,8 +1,9 @@
-"""Ends of links that outlive them (amqp-1.0 §3.5): a source or a target, with what is not settled of its deliveries.
+"""Link termini that outlive their links (amqp-1.0 part 3 §3.5): a source or target, with its unsettled deliveries.
 
-A terminus is in use by a link, or suspended; then it waits for a link of the same name, until it expires. What it holds
-in that time nobody else gets. A durable one is a definition. One of UNSETTLED_STATE also keeps notes in the journal of
-each delivery, in the same groups as what happens to the messages: after a crash both are there, or none.
+A terminus is in use by a link, or suspended: then it waits for a link of the same name, until it expires. Nobody else
+gets the messages that it holds meanwhile. A durable terminus is a definition. One of UNSETTLED_STATE also keeps a note
+in the journal for each delivery, in one group with the changes of the messages: after a crash both are there, or
+neither.
 """
 
 from abc import abstractmethod
@@ -29,19 +30,20 @@ if TYPE_CHECKING:
 SOURCE: Final = "source"
 TARGET: Final = "target"
 
-# What of a terminus survives a restart (amqp-1.0 §3.5.5).
+# The part of a terminus that survives a restart (amqp-1.0 §3.5.5).
 NONE: Final = 0
 CONFIGURATION: Final = 1
 UNSETTLED_STATE: Final = 2
 
-# What a part of a message takes at least, with its note (639 bytes were measured). A part is a frame, the smallest of
-# which that a peer may insist on have 512 bytes: messages in those count for less than half as much again.
+# The memory of a part of a message with its note, in bytes (639 were measured). A part is a frame. A peer may insist on
+# frames of 512 bytes, whose messages then count for less than 1.5 times their size.
 PART_BYTES: Final = 700
 
-# Half a message from here on is put out of memory while nobody is connected: a page of less would take as much.
+# The size from which on a partial message is moved out of memory while suspended: a smaller page would take as much
+# memory.
 _PUT_OUT_BYTES: Final = 2_048
 
-# When a terminus begins to expire (amqp-1.0 §3.5.6).
+# The event after which a terminus begins to expire (amqp-1.0 §3.5.6).
 LINK_DETACH: Final = "link-detach"
 SESSION_END: Final = "session-end"
 CONNECTION_CLOSE: Final = "connection-close"
@@ -50,34 +52,34 @@ NEVER: Final = "never"
 
 @trait
 class DetachedLink:
-    """A link that has let go of its terminus while its session goes on: its peer can still settle what went over it."""
+    """A link that has released its terminus while its session goes on: its peer can still settle its deliveries."""
 
     @abstractmethod
     def superseded(self) -> None:
-        """Another link uses the terminus, or it is gone: what is said of deliveries by this link counts no more."""
+        """Another link uses the terminus, or it is gone: settlements over this link have no effect any more."""
 
 
 class Terminus(Timed, Recoverable):
-    """`link` is who uses it, over `session` and `connection`; these are the last ones while it is suspended."""
+    """A link terminus. `link` uses it, over `session` and `connection`. A suspended terminus keeps the last two."""
 
     def __init__(self, record: TerminusRecord, termini: "Termini") -> None:
         super().__init__()
         self.record = record
         self.link: object | None = None
-        # Who used it last, as long as that one's deliveries can be settled (amqp-1.0 §2.7.6).
+        # The link that used it last, while its deliveries can still be settled over it (amqp-1.0 §2.7.6).
         self.detached: DetachedLink | None = None
         self.session: object | None = None
         self.connection: object | None = None
-        # Expired, or closed: the name may stand for another one by now.
+        # Expired or closed. The name may belong to another terminus by now.
         self.gone = False
         self._termini = termini
         self._notes = Notes(record.id, termini.journal)
-        # From a start of the broker until the clock is known.
+        # Restored at start-up, and the clock is not known yet.
         self._is_restored = False
         self._node: Queue | None = None
 
     def own(self, node: Queue) -> None:
-        """The link is one of those of a queue with a lifetime, for as long as this is here."""
+        """Count as a link of a node with a lifetime policy, for as long as this terminus exists."""
         if node is not self._node:
             self._disown()
             self._node = node
@@ -93,7 +95,7 @@ class Terminus(Timed, Recoverable):
     def keeps_notes(self) -> bool:
         return self.record.durability == UNSETTLED_STATE
 
-    # -- its life -----------------------------------------------------------------------------------------------
+    # -- lifecycle ----------------------------------------------------------------------------------------------
 
     def attach(self, link: object, session: object, connection: object) -> None:
         self._termini.timers.cancel(self)
@@ -106,7 +108,7 @@ class Terminus(Timed, Recoverable):
         self._termini.join(self)
 
     def made(self, node: Queue) -> None:
-        """A queue was made for it, which a restart finds, too, if both are durable."""
+        """Own a node that was created for this terminus. A restart finds it if both are durable."""
         self.own(node)
         if self.record.node_id == node.id:
             return
@@ -115,7 +117,7 @@ class Terminus(Timed, Recoverable):
             self._termini.definitions.put_terminus(self.record)
 
     def configure(self, durability: int, expiry: str, timeout_ms: i64, configuration: bytes) -> None:
-        """A link that attaches says something else of it than the one before."""
+        """Change the properties of the terminus: a link that attaches asks for others than the one before."""
         before = self.record
         self.record = replace(
             before, durability=durability, expiry=expiry, timeout_ms=int(timeout_ms), configuration=configuration
@@ -132,7 +134,7 @@ class Terminus(Timed, Recoverable):
             self._notes.end_group()
 
     def detach(self, detached: DetachedLink | None = None) -> None:
-        """The link has let go of it, and may come back. Until then `detached` tells what is said of its deliveries."""
+        """Suspend the terminus. Its peer can still settle deliveries through `detached` until a link resumes it."""
         self.link = None
         self.detached = detached
         if self.record.expiry == LINK_DETACH:
@@ -156,7 +158,7 @@ class Terminus(Timed, Recoverable):
             self._expire_later()
 
     def expire(self) -> None:
-        """Nobody will come back to it: what it holds goes back, and nothing is known of it any more."""
+        """Delete the terminus: give back what it holds, and drop its notes and definition."""
         if self.gone:
             return
         self._notes.begin_group()
@@ -167,7 +169,7 @@ class Terminus(Timed, Recoverable):
             self._termini.definitions.delete_terminus(self.record)
 
     def discard(self) -> None:
-        """Its virtual host is deleted, with its definition."""
+        """Discard the terminus without its definition, which its virtual host's deletion removes."""
         self.gone = True
         self.link = None
         self._supersede()
@@ -185,7 +187,7 @@ class Terminus(Timed, Recoverable):
 
     def on_due(self, now_ms: i64) -> None:
         if self._is_restored:
-            # Whatever it was to expire with is over since before the restart, nobody knows for how long.
+            # The event after which it expires happened before the restart, at an unknown time.
             self._is_restored = False
             self._expire_later()
         elif self.link is None:
@@ -194,15 +196,15 @@ class Terminus(Timed, Recoverable):
     @property
     @abstractmethod
     def tags(self) -> list[bytes]:
-        """Those of the deliveries that are not settled."""
+        """The tags of unsettled deliveries."""
 
     @abstractmethod
     def let_go(self) -> None:
-        """Give up all that is unsettled, within the group of the journal that is open."""
+        """Give back everything unsettled, within the open journal group."""
 
     @abstractmethod
     def _keep_or_drop_notes(self) -> None:
-        """Notes of what is unsettled are to be kept from now on, or no more."""
+        """Write the notes of unsettled deliveries, or drop them, after `keeps_notes` has changed."""
 
     # -- start-up -----------------------------------------------------------------------------------------------
 
@@ -210,13 +212,13 @@ class Terminus(Timed, Recoverable):
         self._notes.start_at(seq)
         if self.record.expiry != NEVER:
             self._is_restored = True
-            # As soon as there is a clock.
+            # The timer fires as soon as the broker knows the time.
             self._termini.timers.at(1, self)
 
 
 @final
 class Held:
-    """A delivery that a link has sent and nobody has settled."""
+    """A delivery that was sent and is not settled."""
 
     def __init__(self, tag: bytes, queue: Queue, entry: Entry) -> None:
         self.tag = tag
@@ -227,32 +229,33 @@ class Held:
 
 @final
 class SourceTerminus(Terminus, EntryHolder):
-    """What the broker sends from. `unsettled` are its deliveries by their tags, in the order they were sent.
+    """A source, from which the broker sends. `unsettled` are its deliveries by tag, in the order they were sent.
 
-    Entries in here are acquired, from one queue or several.
+    It has acquired the entries of its deliveries, from one queue or several.
     """
 
     def __init__(self, record: TerminusRecord, termini: "Termini") -> None:
         super().__init__(record, termini)
         self.unsettled: dict[bytes, Held] = {}
-        # The number that the last of its deliveries had, and its tag was made of. A restart does not know it.
+        # The number of the last delivery, from which its tag was made. A restart does not know it.
         self.last_number: i64 = 0
-        # What its links were sent, where they take nothing from their queue. The note of it says what a restart must
-        # not send again: of a stream all, since what is not settled has notes of its own, and else what is settled.
+        # The entries that links without acquisition (browsers) were sent. The note of it says what a restart must not
+        # send again: for a stream everything sent, because unsettled deliveries have their own notes; for queues, what
+        # is settled.
         self.seen: Seen | None = None
         self._settled: Seen | None = None
         self._seen_note: Entry | None = None
         self._noted_end = 0
-        # Those of which a transaction decides: it settles them, whatever becomes of the terminus meanwhile.
+        # Deliveries that a transaction settles, whatever happens to the terminus meanwhile.
         self._staged: dict[Held, None] = {}
-        # Those it holds something of, or has.
+        # Queues of which it holds, or held, entries.
         self._queues: dict[Queue, None] = {}
-        # Notes that were found by now, and tell what is held: by queue, with tags by number.
+        # Deliveries whose notes were found, by queue and sequence number. Used at start-up only.
         self._found: dict[Queue, dict[int, Held]] = {}
         self._strays: list[Held] = []
 
     def hold(self, tag: bytes, queue: Queue, entry: Entry) -> Held:
-        """An acquired entry is on its way by this tag. It may be sent once the note is durable."""
+        """Hold an acquired entry under a delivery tag. It may be sent once the note is durable."""
         held = Held(tag, queue, entry)
         self.unsettled[tag] = held
         if queue not in self._queues:
@@ -263,7 +266,7 @@ class SourceTerminus(Terminus, EntryHolder):
         return held
 
     def settle(self, tag: bytes, outcome: Outcome) -> Held | None:
-        """A delivery has its outcome, and is forgotten. None where it is not held (any more)."""
+        """Settle a delivery with its outcome. Returns None if it is not held (any more)."""
         held = self.unsettled.pop(tag, None)
         if held is not None:
             self._apply(held, outcome)
@@ -286,7 +289,7 @@ class SourceTerminus(Terminus, EntryHolder):
             self._notes.end_group()
 
     def _note_seen(self, seen: Seen, held: Held) -> None:
-        """A delivery is settled that took nothing from its queue: no restart may send it again."""
+        """Note that a delivery of a browsed entry is settled: no restart may send it again."""
         if held.queue.keeps_all:
             if self._noted_end == seen.end:
                 return
@@ -313,9 +316,9 @@ class SourceTerminus(Terminus, EntryHolder):
             self._notes.drop(note)
 
     def stage(self, tag: bytes) -> Held | None:
-        """From now on only `settle_staged` settles a delivery, or `unstage` has it back; a crash has, too.
+        """Reserve a delivery for a transaction: only `settle_staged` settles it, and `unstage` or a crash returns it.
 
-        None where it is not held.
+        Returns None if it is not held.
         """
         held = self.unsettled.pop(tag, None)
         if held is not None:
@@ -332,11 +335,11 @@ class SourceTerminus(Terminus, EntryHolder):
 
     @property
     def tags(self) -> list[bytes]:
-        """Those of its deliveries, which no other may have."""
+        """The tags of its deliveries, which no other delivery may have."""
         return [*self.unsettled, *[held.tag for held in self._staged]]
 
     def take(self, tag: bytes) -> Held | None:
-        """Forget a delivery without settling its entry."""
+        """Forget a delivery without settling its entry. Returns None if it is not held."""
         held = self.unsettled.pop(tag, None)
         if held is not None:
             self._drop(held)
@@ -385,7 +388,7 @@ class SourceTerminus(Terminus, EntryHolder):
                 self._drop(held)
 
     def _write(self, held: Held) -> None:
-        # What a restart takes from its queue it takes from here.
+        # A note is written only for an entry that a restart finds on its queue.
         if held.entry.segment != 0 or held.queue.keeps_all:
             held.note = self._notes.write(b"%d %d " % (held.queue.id, int(held.entry.seq)) + held.tag)
 
@@ -398,7 +401,7 @@ class SourceTerminus(Terminus, EntryHolder):
     # -- start-up -----------------------------------------------------------------------------------------------
 
     def restore(self, entry: Entry) -> None:
-        """A note, before the entries of any queue."""
+        """Restore a note, before the entries of any queue."""
         if entry.message.body[:1] == _SEEN:
             self._restore_seen(entry)
             return
@@ -411,7 +414,7 @@ class SourceTerminus(Terminus, EntryHolder):
         found = self._found.setdefault(queue, {})
         older = found.get(number)
         if older is not None:
-            # Damage took the record that it was settled: since then the message was delivered again.
+            # The record of its settlement was damaged. The message was delivered again since.
             self._drop(older)
             if self.unsettled.get(older.tag) is older:
                 del self.unsettled[older.tag]
@@ -423,7 +426,7 @@ class SourceTerminus(Terminus, EntryHolder):
             queue.claim(number, 1, self)
 
     def _restore_seen(self, entry: Entry) -> None:
-        """The latest counts; an older one is there where damage took the record that it was dropped."""
+        """Restore the latest note of sent entries. An older one is there if the record that dropped it was damaged."""
         self._drop_seen()
         seen = decoded_seen(entry.message.body[1:])
         if self._termini.queue_by_id(seen.queue_id) is None:
@@ -437,7 +440,7 @@ class SourceTerminus(Terminus, EntryHolder):
         held = self._found[queue].pop(int(entry.seq))
         held.entry = entry
         if self.unsettled.get(held.tag) is not held:
-            # Damage again: the tag has been another delivery's since.
+            # A damaged record: the tag has been another delivery's since.
             self._strays.append(held)
 
     def start_at(self, seq: i64) -> None:
@@ -453,7 +456,7 @@ class SourceTerminus(Terminus, EntryHolder):
                     if self.seen is None:
                         self.seen = Seen(queue.id)
                     self.seen.pass_over(entry.seq + 1)
-                    # No reader of now had it.
+                    # No current reader has had it.
                     entry.position = 0
                     held.entry = entry
             self._queues[queue] = None
@@ -465,52 +468,51 @@ class SourceTerminus(Terminus, EntryHolder):
         self._strays = []
 
 
-# How the note of what links were sent begins; others begin with the number of a queue.
+# The first octet of the note of sent entries. Other notes begin with a queue's id.
 _SEEN: Final = b"s"
 
 
 def _stub(note: Entry, seq: int) -> Entry:
-    """An entry that knows its place alone."""
+    """Return an entry that has nothing but its sequence number."""
     return Entry(note.message, seq)
 
 
 @final
 class Received:
-    """A delivery that is coming in, or has come and its sender has not settled it.
+    """A delivery that is arriving, or that arrived and is not settled by its sender.
 
-    `size` is how many bytes came of its message. `outcome` is as the gateway encodes it. `notes` are those of the
-    parts, and of the outcome as soon as there is one. While nobody is connected, parts may be in `page`, on the disk.
+    `size` is the number of bytes of its message so far. `outcome` is encoded by the gateway. `notes` are those of the
+    parts, and later that of the outcome. While suspended, parts may be in `page`, on the disk.
     """
 
     def __init__(self) -> None:
-        # Parts of a terminus that keeps no notes, and those that were in a page. Others are in their notes, and need
-        # not be in memory twice.
+        # Parts without notes, and parts that were in a page. Parts in notes are not kept twice.
         self.unnoted: list[bytes] = []
         self.size: i64 = 0
         self.outcome: bytes | None = None
-        # Whether a transaction has still to say that this is the outcome: a crash rolls it back, so there is no note.
+        # Whether a transaction has yet to confirm the outcome. A crash rolls it back, so that there is no note.
         self.is_provisional = False
         self.notes: list[Entry] = []
         self.page: Page | None = None
-        # The notes of parts that are in the page, or were: of these only the journal's places are at hand.
+        # The places in the journal of the notes of parts that are, or were, in the page.
         self.noted: list[PlacesOfPage] = []
 
     @property
     def parts(self) -> list[bytes]:
-        """What came of its message while there is no outcome."""
+        """The parts of its message, none once there is an outcome."""
         if self.outcome is not None:
             return []
         return [*self.unnoted, *[_content(note.message.body) for note in self.notes]]
 
     @property
     def held(self) -> i64:
-        """What is kept of it, in bytes, with what each part takes beside its payload."""
+        """The memory it takes, in bytes, with the overhead of each part."""
         return max(self.size, PART_BYTES * (len(self.notes) + len(self.unnoted)))
 
 
 @final
 class TargetTerminus(Terminus, PartialMessageHolder):
-    """What the broker receives by. `unsettled` are deliveries by their tags, in the order they began."""
+    """A target, by which the broker receives. `unsettled` are deliveries by tag, in the order they began."""
 
     def __init__(self, record: TerminusRecord, termini: "Termini") -> None:
         super().__init__(record, termini)
@@ -522,7 +524,7 @@ class TargetTerminus(Terminus, PartialMessageHolder):
 
     @property
     def partial_messages(self) -> list[Received]:
-        """Messages of which a part came, and the rest has not."""
+        """Deliveries whose messages have not arrived completely."""
         return [received for received in self.unsettled.values() if received.outcome is None]
 
     @property
@@ -535,7 +537,7 @@ class TargetTerminus(Terminus, PartialMessageHolder):
 
     @property
     def paged_out_bytes(self) -> int:
-        """What of that is out of memory."""
+        """The bytes of partial messages that are out of memory."""
         return sum([int(half.size) for half in self.partial_messages if half.page is not None])
 
     def discard_partial_messages(self) -> int:
@@ -552,7 +554,7 @@ class TargetTerminus(Terminus, PartialMessageHolder):
         self._bring_back()
 
     def _put_out(self) -> None:
-        """Nobody is connected to go on with what is half here."""
+        """Move partial messages out of memory: no connection continues them."""
         for half in self.partial_messages:
             if half.page is None and half.size >= _PUT_OUT_BYTES:
                 half.page = self._termini.pages.put_out(b"".join(half.parts))
@@ -562,7 +564,11 @@ class TargetTerminus(Terminus, PartialMessageHolder):
                     half.notes = []
 
     def _bring_back(self) -> None:
-        """Somebody goes on. What cannot be read is given up: its sender does not find it, and begins anew."""
+        """Bring partial messages back: a link continues.
+
+        One that cannot be read is discarded: its sender does not find it in the unsettled map and sends it from the
+        beginning.
+        """
         for tag, received in list(self.unsettled.items()):
             page, received.page = received.page, None
             if page is None:
@@ -602,7 +608,7 @@ class TargetTerminus(Terminus, PartialMessageHolder):
         self._suspend()
 
     def part(self, tag: bytes, data: bytes) -> Received:
-        """A piece of a message has come. It may be confirmed to its sender once this batch is durable."""
+        """Add a part of a message. It may be confirmed to the sender once this batch is durable."""
         received = self._find(tag)
         received.size += len(data)
         if self.keeps_notes:
@@ -612,8 +618,9 @@ class TargetTerminus(Terminus, PartialMessageHolder):
         return received
 
     def begin(self) -> None:
-        """What happens until `end` is found whole after a crash, or not at all: a message is put on its queues, and
-        `received` says so.
+        """Open a journal group: after a crash, everything until `end` is restored or nothing.
+
+        It makes one of putting a message on its queues and calling `received`.
         """
         self._notes.begin_group()
 
@@ -621,7 +628,7 @@ class TargetTerminus(Terminus, PartialMessageHolder):
         self._notes.end_group()
 
     def received(self, tag: bytes, outcome: bytes) -> Received:
-        """A message has been dealt with, and its sender has not heard of that yet: it must not be taken again."""
+        """Record the outcome of a message. The sender does not know it yet, and may send the message again."""
         received = self._find(tag)
         self._drop(received)
         received.unnoted = []
@@ -633,7 +640,7 @@ class TargetTerminus(Terminus, PartialMessageHolder):
         return received
 
     def posted(self, tag: bytes, outcome: bytes) -> Received:
-        """A message belongs to a transaction. Its commit calls `received`, its rollback `forget`."""
+        """Record a provisional outcome: a transaction's commit calls `received`, its rollback `forget`."""
         self.forget(tag)
         received = self._find(tag)
         received.outcome = outcome
@@ -641,7 +648,7 @@ class TargetTerminus(Terminus, PartialMessageHolder):
         return received
 
     def forget(self, tag: bytes) -> bool:
-        """The sender has settled the delivery, or aborted it. False where it is not known."""
+        """Forget a delivery that its sender has settled or aborted. Returns False if it is not known."""
         received = self.unsettled.pop(tag, None)
         if received is None:
             return False
@@ -697,16 +704,16 @@ class TargetTerminus(Terminus, PartialMessageHolder):
             received.size += len(content)
 
 
-# How the notes of a target begin; the length of the tag and the tag follow.
+# The first octet of a target's notes. The length of the tag and the tag follow.
 _PART: Final = b"p"
 _OUTCOME: Final = b"o"
 
 
 def _named(tag: bytes) -> bytes:
-    # A tag has 32 bytes at most (amqp-1.0 §2.8.7).
+    # A tag has at most 32 bytes (amqp-1.0 part 2 §2.8.7).
     return bytes([len(tag)]) + tag
 
 
 def _content(note: bytes) -> bytes:
-    """What a target's note says of its delivery."""
+    """Return the contents of a target's note, behind the tag."""
     return note[2 + note[1] :]

@@ -1,9 +1,9 @@
-"""Records of a stream, or of a lease, packed as the body of stream.fetch-ok and lease.fetch-ok.
+"""Chunks: records of a stream or lease, packed as the body of stream.fetch-ok and lease.fetch-ok.
 
-A chunk is runs of records: the offset of the first (int64), how many (uint32), and their contents, whose layout is that
-of the storage (docs/storage-format.md), so that a stream's records go out as they were read. One content: format
+A chunk consists of runs: the offset of the first record (int64), the number of records (uint32), and their contents in
+the storage's layout (docs/storage-format.md), so that a stream's records are sent as they were read. Contents: format
 (octet), flags (octet), timestamp in ms (int64), exchange and routing key (lengths of two bytes), properties and body
-(lengths of four bytes). The format is always that of AMQP 0-9-1. Big endian, nothing in between.
+(lengths of four bytes). The format is always that of AMQP 0-9-1. Big endian, no padding.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from mypy_extensions import i16, i32, i64, u8
 
 from flintmq.base.errors import SyntaxFault
 
-# What stands before the records of a run.
+# The bytes before the records of a run.
 RUN_BYTES: Final = 12
 # The bytes of a record whose strings, properties and body are all empty.
 RECORD_MIN_BYTES: Final = 22
 # The format of AMQP 0-9-1.
 FORMAT: Final = 1
-# A flag of a record: somebody may have had the message before.
+# A flag of a record: the message may have been delivered before.
 REDELIVERED: Final = 2
 
 
@@ -36,7 +36,7 @@ class ChunkRecord:
 
 
 def push_run(w: BytesWriter, offset: i64, count: i64) -> None:
-    """What stands before the contents of so many records."""
+    """Append the head of a run of `count` records."""
     write_i64_be(w, offset)
     write_i32_be(w, i32(count))
 
@@ -44,10 +44,10 @@ def push_run(w: BytesWriter, offset: i64, count: i64) -> None:
 def push_record(
     w: BytesWriter, offset: i64, timestamp_ms: i64, flags: i64, address: bytes, properties: bytes, body: bytes
 ) -> None:
-    """`address` is the exchange and the routing key, encoded as short strings."""
+    """Append a record. `address` is the exchange and the routing key, encoded as short strings."""
     _begin_record(w, offset, timestamp_ms, flags)
     key_at: i64 = 1 + i64(address[0])
-    # A length of two bytes, of which the first is 0.
+    # The high byte of a length of two bytes.
     w.append(0)
     w.write(address[:key_at])
     w.append(0)
@@ -58,7 +58,7 @@ def push_record(
 def push_long_record(
     w: BytesWriter, offset: i64, timestamp_ms: i64, flags: i64, names: list[bytes], properties: bytes, body: bytes
 ) -> None:
-    """The same for an exchange and a routing key that are no short strings: records have room for longer ones."""
+    """Append a record whose exchange and routing key need not be short strings: a record has room for longer names."""
     _begin_record(w, offset, timestamp_ms, flags)
     for name in names:
         write_i16_be(w, i16(len(name)))
@@ -81,7 +81,7 @@ def _end_record(w: BytesWriter, properties: bytes, body: bytes) -> None:
 
 
 def decode_chunk(data: bytes) -> list[ChunkRecord]:
-    """All records of a chunk; raises SyntaxFault when it ends within one."""
+    """Return all records of a chunk. Raises SyntaxFault if the chunk ends within a record."""
     records: list[ChunkRecord] = []
     pos: i64 = 0
     end: i64 = len(data)
@@ -111,9 +111,9 @@ def decode_chunk(data: bytes) -> list[ChunkRecord]:
 
 
 def parts_at(data: bytes, pos: i64, end: i64) -> tuple[i64, i64, i64, i64]:
-    """Where the lengths of routing key, properties and body of the record at `pos` stand, and where it ends.
+    """Return the positions of the lengths of routing key, properties and body of the record at `pos`, and its end.
 
-    Raises SyntaxFault when that is behind `end`.
+    Raises SyntaxFault if the record ends behind `end`.
     """
     if end - pos >= RECORD_MIN_BYTES:
         key_at: i64 = pos + 12 + (i64(read_i16_be(data, pos + 10)) & 0xFFFF)

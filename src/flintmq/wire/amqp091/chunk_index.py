@@ -1,4 +1,4 @@
-"""Where the fields of a chunk's records are, for readers that want columns instead of an object per record."""
+"""The positions of all fields in a chunk, for readers that build columns instead of an object per record."""
 
 from typing import Final, final
 
@@ -8,18 +8,18 @@ from mypy_extensions import i32, i64
 from flintmq.base.errors import SyntaxFault
 from flintmq.wire.amqp091.chunk import RUN_BYTES, length_at, parts_at
 
-# Positions kept for a record: where exchange, routing key, properties and body start and end.
+# Positions per record: the start and end of exchange, routing key, properties and body.
 BOUNDS: Final = 8
 MICROSECONDS: Final = 1_000
 
 
 @final
 class ChunkIndex:
-    """Columns of `count` records, little endian: `offsets` and `timestamps_us` (int64), `flags` (octets),
-    `bounds` (int32).
+    """Columns of `count` records, little endian.
 
-    `bounds` are positions in the chunk and never descend: the bytes between position i and position i + 1 are, for
-    i modulo BOUNDS, 0 the exchange, 2 the routing key, 4 the properties, 6 the body, and lengths in between.
+    `offsets` and `timestamps_us` are int64, `flags` octets, `bounds` int32. `bounds` are positions in the chunk and
+    never descend: the bytes between position i and position i + 1 are, for i modulo BOUNDS, 0 the exchange, 2 the
+    routing key, 4 the properties, 6 the body, and lengths in between.
     """
 
     def __init__(self, count: int, offsets: bytes, timestamps_us: bytes, flags: bytes, bounds: bytes) -> None:
@@ -31,7 +31,7 @@ class ChunkIndex:
 
 
 def index_chunk(data: bytes) -> ChunkIndex:
-    """The index of a whole chunk (see chunk.py); raises SyntaxFault when it ends within a record."""
+    """Return the index of a whole chunk (see chunk.py). Raises SyntaxFault if the chunk ends within a record."""
     offsets = BytesWriter()
     timestamps = BytesWriter()
     flags = BytesWriter()

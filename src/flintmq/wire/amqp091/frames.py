@@ -19,14 +19,14 @@ FRAME_END: Final = 0xCE
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
-# Class basic, weight 0: how every content header begins.
+# Class basic and weight 0, with which every content header begins.
 _BASIC_HEADER: Final = 60 << 16
-# Bytes of a content header before its property flags: class, weight, body size.
+# The bytes of a content header before its property flags: class, weight, body size.
 CONTENT_HEADER_BYTES: Final = 12
 
 
 def write_channel(w: BytesWriter, channel: i64) -> None:
-    """A channel number, which is unsigned: half of them have no i16 of the same value."""
+    """Append a channel number. It is unsigned, so that an i16 holds the upper half as negative numbers."""
     write_i16_be(w, i16(channel if channel < 0x8000 else channel - 0x1_0000))
 
 
@@ -49,7 +49,7 @@ def write_content_header(w: BytesWriter, channel: i64, properties: bytes, body_s
 
 
 def write_body_frame_start(w: BytesWriter, channel: i64, size: i64) -> None:
-    """What stands before `size` bytes of body; FRAME_END follows them."""
+    """Append the head of a body frame. `size` bytes of body and FRAME_END have to follow."""
     w.append(FRAME_BODY)
     write_channel(w, channel)
     write_i32_be(w, i32(size))

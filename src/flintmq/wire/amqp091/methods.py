@@ -1,7 +1,7 @@
-"""The methods of AMQP 0-9-1 as values, and their payloads: class id, method id, arguments (amqp-0-9-1 §2.3.5.1).
+"""The methods of AMQP 0-9-1 as objects, and their payloads: class id, method id, arguments (amqp-0-9-1 §2.3.5.1).
 
-The classes hold the arguments. How these travel stands in `spec.METHOD_TABLE`: one routine decodes by it, one encodes.
-Arguments that the specification reserves are read over, and sent as zeros.
+The classes hold the arguments. `spec.METHOD_TABLE` has their encoding: one function decodes by it, one encodes.
+Reserved arguments are skipped when read, and written as zeros.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ from flintmq.wire.amqp091.tables import (
 
 
 class Method:
-    """What a method frame carries: one subclass per method, with its arguments as attributes.
+    """The contents of a method frame: one subclass per method, with its arguments as attributes.
 
     `id` is class id << 16 | method id, `name` is "queue.declare-ok" and the like. Both are set below: a ClassVar in the
     body of a compiled dataclass would be taken for a field.
@@ -604,7 +604,7 @@ class LeaseExtend(Method):
 @final
 @dataclass
 class LeaseExtendOk(Method):
-    """`size` is how many bytes the bodies have that were leased now."""
+    """`size` is the number of body bytes of the messages that this call leased."""
 
     first: int = 0
     next: int = 0
@@ -669,7 +669,7 @@ class LeaseQuery(Method):
 @final
 @dataclass
 class LeaseQueryOk(Method):
-    """`fetched` is behind the highest position that somebody has fetched."""
+    """`fetched` is the position behind the highest one that was fetched."""
 
     epoch: int = 0
     first: int = 0
@@ -723,7 +723,7 @@ class StageReadyOk(Method):
 @final
 @dataclass
 class StageCommit(Method):
-    """`winners` as in winners.py; with `more`, others follow, and nothing is committed yet."""
+    """`winners` are committed attempts (see winners.py). With `more`, others follow, and nothing is committed yet."""
 
     transactional_id: str = ""
     epoch: int = 0
@@ -774,21 +774,21 @@ SHORTSTR: Final = 5
 LONGSTR: Final = 6
 TABLE: Final = 7
 KINDS: Final = ("bit", "octet", "short", "long", "longlong", "shortstr", "longstr", "table")
-# What is sent for a reserved argument, by kind.
+# The value of a reserved argument, by kind.
 ZEROS: Final[tuple[object, ...]] = (False, 0, 0, 0, 0, "", b"", {})
 RESERVED: Final = "reserved"
 
 
 @final
 class Layout:
-    """A row of the method table, ready for the routines below: parallel lists of its arguments.
+    """A row of the method table, prepared for encoding and decoding: parallel lists of its arguments.
 
-    `labels` are what an error calls them.
+    `labels` are the arguments' names in errors.
     """
 
     def __init__(self, method: type[Method], arguments: str) -> None:
         self.method: str = method.name
-        # The constructor takes the arguments that are not reserved, in the order of the wire.
+        # The constructor takes the arguments that are not reserved, in the order of encoding.
         self.make: Callable[..., Method] = method
         self.names: list[str] = []
         self.kinds: list[int] = []
@@ -819,9 +819,9 @@ _fill_tables()
 
 
 def decode_method(payload: bytes) -> Method:
-    """The method of a whole method frame's payload.
+    """Decode the payload of a method frame.
 
-    Raises NotImplementedHere for a method nobody defined, SyntaxFault for arguments that are not that method's.
+    Raises NotImplementedHere for an unknown method, SyntaxFault for invalid arguments.
     """
     number, pos = pull_long(payload, 0)
     layout = LAYOUTS.get(number)
@@ -836,7 +836,7 @@ def decode_method(payload: bytes) -> Method:
 def _pull_arguments(layout: Layout, payload: bytes, pos: i64) -> Method:
     values: list[object] = []
     # Neighbouring bits share an octet, the first in the lowest place (amqp-0-9-1 §4.2.5.2), and no method has more than
-    # eight of them. `mask` is the next one's place, 0 between runs of bits.
+    # eight of them. `mask` is the next bit, 0 between runs of bits.
     octet = 0
     mask = 0
     for i, kind in enumerate(layout.kinds):
@@ -874,7 +874,7 @@ def _pull_argument(payload: bytes, pos: i64, kind: int) -> tuple[object, i64]:
 
 
 def encode_method(method: Method) -> bytes:
-    """The payload of the method's frame. Raises LocalProtocolError when an argument does not fit its type."""
+    """Encode a method as the payload of its frame. Raises LocalProtocolError if an argument does not fit its type."""
     layout = LAYOUTS[method.id]
     w = BytesWriter()
     push_long(w, method.id, "method id")

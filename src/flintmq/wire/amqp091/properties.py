@@ -1,8 +1,8 @@
-"""A message's basic properties, and the bytes they travel as.
+"""The basic properties of a message, and their encoding.
 
 "Properties bytes" are a content header's payload without its first twelve bytes (class, weight, body size): the flag
-words, then the values of the properties that are there (amqp-0-9-1 §4.2.6.1). The broker keeps messages with these
-bytes as they came in, so the functions that need one property step over the others without decoding them.
+words, then the values of the properties that are set (amqp-0-9-1 §4.2.6.1). The broker keeps messages with the bytes
+that arrived, so functions that need one property skip the others without decoding them.
 """
 
 from dataclasses import dataclass
@@ -40,9 +40,9 @@ TIMESTAMP: Final = 0x0040
 TYPE: Final = 0x0020
 USER_ID: Final = 0x0010
 APP_ID: Final = 0x0008
-# Reserved by the specification, and still what clients call it.
+# The specification reserves this property; clients call it cluster-id.
 CLUSTER_ID: Final = 0x0004
-# No property: nothing says how long its value would be.
+# An undefined property. The length of its value is unknown.
 UNKNOWN: Final = 0x0002
 # Another word of flags follows.
 CONTINUATION: Final = 0x0001
@@ -51,7 +51,7 @@ CONTINUATION: Final = 0x0001
 @final
 @dataclass
 class Properties:
-    """The properties of a message of class basic; None is a property that is not there. `timestamp` is in seconds."""
+    """The properties of a message of class basic; None means that a property is not set. `timestamp` is in seconds."""
 
     content_type: str | None = None
     content_encoding: str | None = None
@@ -70,7 +70,7 @@ class Properties:
 
 
 def decode_properties(data: bytes) -> Properties:
-    """All properties. Raises SyntaxFault, also for bytes left over."""
+    """Decode all properties. Raises SyntaxFault, also for trailing bytes."""
     flags, pos = _pull_flags(data)
     p = Properties()
     if flags & CONTENT_TYPE:
@@ -107,7 +107,7 @@ def decode_properties(data: bytes) -> Properties:
 
 
 def encode_properties(p: Properties) -> bytes:
-    """The properties bytes. Raises LocalProtocolError when a value does not fit its property."""
+    """Encode properties. Raises LocalProtocolError if a value does not fit its property."""
     w = BytesWriter()
     flags = 0
     w.append(0)
@@ -161,10 +161,10 @@ def encode_properties(p: Properties) -> bytes:
 
 @final
 class Scan:
-    """What `scan` found in encoded properties, without decoding more than was asked for.
+    """The result of `scan`: what the broker needs of encoded properties, without decoding the others.
 
-    The delivery mode is 0, and the priority -1, where there is none. Positions are where an encoded short string, or
-    the table of headers, begins; 0 where there is none.
+    The delivery mode is 0, and the priority -1, if it is not set. Positions are those of encoded short strings and of
+    the table of headers; 0 if a property is not set.
     """
 
     def __init__(self) -> None:
@@ -179,14 +179,14 @@ class Scan:
 
 
 def scan(data: bytes) -> Scan:
-    """Walk over all properties once. Raises SyntaxFault exactly where `decode_properties` does."""
+    """Scan all properties once. Raises SyntaxFault exactly when `decode_properties` does."""
     found = Scan()
     if len(data) == 3 and data[0] == 0x10 and data[1] == 0:
-        # The delivery mode alone, which most publishers send.
+        # Most publishers send the delivery mode alone.
         found.delivery_mode = data[2]
         return found
     flags, pos = _pull_flags(data)
-    # Asked once for all, since most are: a name that is not ASCII may still be UTF-8, and costs a look.
+    # One check for all strings, since most are ASCII. Otherwise each name has to be checked for valid UTF-8.
     is_ascii = data[pos:].isascii()
     if flags & CONTENT_TYPE:
         pos = check_shortstr(data, pos, is_ascii)
@@ -238,12 +238,12 @@ def _octet(data: bytes, pos: i64) -> i64:
 
 
 def short_at(data: bytes, pos: i64) -> str:
-    """The short string that `scan` found there; empty for a position of 0."""
+    """Return the short string at a position that `scan` found, or "" for a position of 0."""
     return data[pos + 1 : pos + 1 + i64(data[pos])].decode() if pos else ""
 
 
 def headers(data: bytes) -> Table:
-    """The headers, empty when there are none. Looks at nothing behind them; raises SyntaxFault."""
+    """Return the headers, empty if there are none. Reads nothing behind them. Raises SyntaxFault."""
     flags, pos = _pull_flags(data)
     if not flags & HEADERS:
         return {}
@@ -251,10 +251,10 @@ def headers(data: bytes) -> Table:
 
 
 def add_header(data: bytes, key: str, value: object) -> bytes:
-    """The same properties with one more header, behind all others; every other byte is as it was.
+    """Return the properties with one more header behind all others; all other bytes are unchanged.
 
-    A key that is there already stays: readers take the last. Raises SyntaxFault for properties that are malformed up
-    to the headers' end, LocalProtocolError for a key or value that no table can hold.
+    An existing header of the same key stays: readers take the last one. Raises SyntaxFault for properties that are
+    malformed before the end of the headers, LocalProtocolError for a key or value that no table can hold.
     """
     flags, pos = _pull_flags(data)
     pos = _skip_to_headers(data, flags, pos)
@@ -279,7 +279,7 @@ def add_header(data: bytes, key: str, value: object) -> bytes:
 
 
 def _pull_flags(data: bytes) -> tuple[i64, i64]:
-    """The flags, and where the values start: behind all words of flags."""
+    """Return the flags, and the position behind all words of flags, where the values start."""
     if len(data) < 2:
         raise SyntaxFault("properties have no flags")
     flags = i64(read_i16_be(data, 0)) & 0xFFFF

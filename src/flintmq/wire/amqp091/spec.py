@@ -1,8 +1,8 @@
-"""The methods of AMQP 0-9-1 by number: class id << 16 | method id, as the first four bytes of a method frame.
+"""The methods of AMQP 0-9-1 by number: class id << 16 | method id, the first four bytes of a method frame's payload.
 
-The specification's own (amqp-0-9-1 §1.4 to §1.9), RabbitMQ's additions (exchange.bind, basic.nack, confirm,
-connection.blocked, connection.update-secret and their answers), class 30 of the versions
-before, and FlintMQ's classes 240, "stream", 241, "lease", and 242, "stage".
+The table has the specification's methods (amqp-0-9-1 §1.4 to §1.9), RabbitMQ's additions (exchange.bind, basic.nack,
+confirm, connection.blocked, connection.update-secret and their answers), class 30 of earlier versions, and FlintMQ's
+classes 240, "stream", 241, "lease", and 242, "stage".
 """
 
 from typing import Final
@@ -117,12 +117,12 @@ STAGE_ABORT_OK: Final = 0x00F2_0033
 STAGE_FORGET: Final = 0x00F2_003C
 STAGE_FORGET_OK: Final = 0x00F2_003D
 
-# Methods that a content header and body frames follow (amqp-0-9-1 §4.2.6).
+# Methods that are followed by a content header and body frames (amqp-0-9-1 §4.2.6).
 CONTENT_METHODS: Final = frozenset(
     {BASIC_PUBLISH, BASIC_RETURN, BASIC_DELIVER, BASIC_GET_OK, STREAM_FETCH_OK, LEASE_FETCH_OK}
 )
 
-# Number, name, arguments as "name:kind ..." in the order of the wire. RabbitMQ uses what the specification reserves in
+# Number, name, arguments as "name:kind ..." in the order of encoding. RabbitMQ uses the reserved bits of
 # exchange.declare as auto-delete and internal.
 METHOD_TABLE: Final[tuple[tuple[int, str, str], ...]] = (
     (
@@ -153,7 +153,7 @@ METHOD_TABLE: Final[tuple[tuple[int, str, str], ...]] = (
     (CHANNEL_FLOW_OK, "channel.flow-ok", "active:bit"),
     (CHANNEL_CLOSE, "channel.close", "reply_code:short reply_text:shortstr class_id:short method_id:short"),
     (CHANNEL_CLOSE_OK, "channel.close-ok", ""),
-    # amqp-0-9 §2: dropped since, and still asked for by old clients.
+    # amqp-0-9 §2: removed since, and still requested by old clients.
     (
         ACCESS_REQUEST,
         "access.request",

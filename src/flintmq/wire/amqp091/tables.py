@@ -1,7 +1,7 @@
-"""Field tables and the primitive values of AMQP 0-9-1: pull_x reads at a position, push_x appends to a writer.
+"""Field tables and primitive values of AMQP 0-9-1: pull_x reads at a position, push_x appends to a writer.
 
-What a peer sent wrong raises SyntaxFault, and only that; what our own side cannot encode raises LocalProtocolError.
-No length is believed before the bytes it promises were seen to be there.
+Invalid input raises SyntaxFault and no other error; a value that cannot be encoded raises LocalProtocolError. A length
+is only trusted after the bytes that it promises have been checked to be there.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -36,12 +36,12 @@ from flintmq.base.values import (
     integer_type,
 )
 
-# Keys to str, bytes, bool, int, float, Decimal, Timestamp, None, and tables and lists of these; arguments of methods
-# also have integers of types (TypedInt).
+# Keys with str, bytes, bool, int, float, Decimal, Timestamp, None, and tables and lists of these; arguments of methods
+# also have typed integers (TypedInt).
 Table = dict[str, object]
 
-# The octet before a value names its type. Where amqp-0-9-1 §4.2.1 and RabbitMQ disagree, this is RabbitMQ's reading,
-# which every client follows: s is a 16-bit integer, l and L are both signed, x is a byte array, decimals are signed.
+# The octet before a value is its type. Where amqp-0-9-1 §4.2.1 and RabbitMQ disagree, this is RabbitMQ's reading, which
+# every client follows: s is a 16-bit integer, l and L are both signed, x is a byte array, decimals are signed.
 TAG_BOOLEAN: Final = 0x74  # t
 TAG_INT8: Final = 0x62  # b
 TAG_UINT8: Final = 0x42  # B
@@ -123,7 +123,7 @@ def pull_longstr(data: bytes, pos: i64) -> tuple[bytes, i64]:
 
 
 def decode_table(data: bytes, pos: i64) -> tuple[Table, i64]:
-    """The table whose four-byte length is at `pos`, and the position behind it; of equal keys the last one holds.
+    """Return the table whose four-byte length is at `pos`, and the position behind it. Of equal keys the last one wins.
 
     Raises SyntaxFault.
     """
@@ -131,12 +131,12 @@ def decode_table(data: bytes, pos: i64) -> tuple[Table, i64]:
 
 
 def decode_arguments(data: bytes, pos: i64) -> tuple[Table, i64]:
-    """The same with the types of integers, which definitions keep. What is not of 64 bits is a TypedInt."""
+    """Decode a table as `decode_table` does, keeping the types of integers: those that are not 64 bits are TypedInt."""
     return _pull_table(data, pos, len(data), 1, True)
 
 
 def _pull_end(data: bytes, pos: i64, limit: i64, depth: i64, what: str) -> i64:
-    """Where a table or list ends that has its length at `pos` and must fit its container's `limit`."""
+    """Return the end of the table or list whose length is at `pos`. It must be within the container's end, `limit`."""
     if depth > TABLE_DEPTH_MAX:
         raise SyntaxFault(f"{what} at byte {pos} is nested deeper than {TABLE_DEPTH_MAX}")
     if pos < 0 or pos + 4 > limit:
@@ -176,7 +176,7 @@ def _pull_list(data: bytes, pos: i64, limit: i64, depth: i64, types: bool) -> tu
 
 
 def _pull_value(data: bytes, pos: i64, end: i64, depth: i64, types: bool) -> tuple[object, i64]:
-    """The value whose tag is at `pos` (which is before `end`), and the position behind it, at most `end`."""
+    """Return the value whose tag is at `pos`, which is before `end`, and the position behind it, at most `end`."""
     tag = data[pos]
     at = pos + 1
     if tag == TAG_TABLE:
@@ -196,7 +196,7 @@ def _pull_value(data: bytes, pos: i64, end: i64, depth: i64, types: bool) -> tup
 
 
 def _typed(value: object, tag: int) -> object:
-    # Compiled code makes an int of what it knows to be one, a bool included: what is none stays an object.
+    # Compiled code would convert a bool to the int that its type promises: a non-integer stays an object.
     if isinstance(value, bool) or not isinstance(value, int):
         return value
     if tag == TAG_INT32:
@@ -238,7 +238,7 @@ def _fixed_size(tag: int, pos: i64) -> i64:
 
 
 def _fixed_value(data: bytes, pos: i64, tag: int) -> object:
-    """A value of a type with a fixed size, all of which is there."""
+    """Return a value of a type with a fixed size. All its bytes are there."""
     if tag == TAG_INT32:
         return int(read_i32_be(data, pos))
     if tag == TAG_INT64 or tag == TAG_LONG_LONG:
@@ -263,23 +263,23 @@ def _fixed_value(data: bytes, pos: i64, tag: int) -> object:
         return read_f32_be(data, pos)
     if tag == TAG_DECIMAL:
         unscaled: int = read_i32_be(data, pos + 1)
-        # From its parts: arithmetic would round to whatever precision the thread's decimal context has.
+        # Built from its digits: arithmetic would round to the precision of the thread's decimal context.
         digits = tuple(int(digit) for digit in str(abs(unscaled)))
         return Decimal((1 if unscaled < 0 else 0, digits, -data[pos]))
     return None
 
 
 def check_table(data: bytes, pos: i64, is_ascii: bool) -> i64:
-    """Where the table ends that has its length at `pos`. Raises SyntaxFault exactly where `decode_table` does.
+    """Return the end of the table whose length is at `pos`. Raises SyntaxFault exactly when `decode_table` does.
 
-    Nothing is decoded, which makes this ten times as fast. `is_ascii` says that all of the table is, so that its keys
-    must be UTF-8.
+    Nothing is decoded, which makes this ten times as fast. `is_ascii` says that the whole table is ASCII, so that its
+    keys are valid UTF-8.
     """
     return _check_table(data, pos, len(data), 1, is_ascii)
 
 
 def check_shortstr(data: bytes, pos: i64, is_ascii: bool) -> i64:
-    """Where the short string at `pos` ends; raises SyntaxFault where `pull_shortstr` does."""
+    """Return the end of the short string at `pos`. Raises SyntaxFault when `pull_shortstr` does."""
     if not is_ascii:
         return pull_shortstr(data, pos)[1]
     _require(data, pos, 1, "short string")
@@ -358,7 +358,7 @@ def push_longlong(w: BytesWriter, value: int, what: str) -> None:
 
 def _check_range(value: int, most: int, what: str) -> None:
     if value < 0 or value > most:
-        # Without the value: Python refuses to print an int of thousands of digits.
+        # The text leaves the value out: Python refuses to print an integer of thousands of digits.
         raise LocalProtocolError(f"{what} is out of range: it must be 0 to {most}")
 
 
@@ -379,7 +379,7 @@ def encode_shortstr(value: str) -> bytes:
 
 
 def encode_address(exchange: str, routing_key: str) -> bytes:
-    """An exchange and a routing key, as publish, deliver, return and get-ok have them side by side."""
+    """Encode an exchange and a routing key, which are neighbours in publish, deliver, return and get-ok."""
     return encode_shortstr(exchange) + encode_shortstr(routing_key)
 
 
@@ -396,12 +396,12 @@ def _utf8(value: str, what: str) -> bytes:
 
 
 def encode_table(w: BytesWriter, table: Table) -> None:
-    """Append the table with its length. Raises LocalProtocolError, with a part of it written."""
+    """Append a table with its length. Raises LocalProtocolError, with a part of the table written."""
     _push_table(w, table, 1, "table")
 
 
 def _begin(w: BytesWriter, entries: i64, depth: i64, what: str) -> i64:
-    """What comes next has so many entries, within so many others; `end_sized` fills in its length."""
+    """Begin a table or list of so many entries at this depth. `end_sized` fills in its length."""
     if depth > TABLE_DEPTH_MAX:
         raise LocalProtocolError(f"{what} is nested deeper than {TABLE_DEPTH_MAX}")
     if entries > TABLE_ENTRIES_MAX:
@@ -410,7 +410,7 @@ def _begin(w: BytesWriter, entries: i64, depth: i64, what: str) -> i64:
 
 
 def begin_sized(w: BytesWriter) -> i64:
-    """Leave room for the length of a table or list; `end_sized` fills it in."""
+    """Leave room for the length of a table or list. `end_sized` fills it in."""
     start = len(w)
     write_i32_be(w, 0)
     return start
@@ -426,7 +426,7 @@ def end_sized(w: BytesWriter, start: i64) -> None:
 
 def _push_table(w: BytesWriter, table: Table, depth: i64, what: str) -> None:
     start = _begin(w, len(table), depth, what)
-    # Its type is our caller's promise, and compiled code would meet a broken one with TypeError.
+    # The caller may break the promise of the type, which compiled code would answer with TypeError.
     for key, value in cast(dict[object, object], table).items():
         if not isinstance(key, str):
             raise LocalProtocolError(f"table key {key!r} is not a str")
@@ -435,7 +435,7 @@ def _push_table(w: BytesWriter, table: Table, depth: i64, what: str) -> None:
 
 
 def push_entry(w: BytesWriter, key: str, value: object, depth: i64) -> None:
-    """Append one entry of a table that is `depth` tables and lists deep, itself included."""
+    """Append an entry of a table. `depth` is the number of tables and lists around it, its own table included."""
     push_shortstr(w, key, "table key")
     _push_value(w, key, value, depth)
 
@@ -495,7 +495,7 @@ def _push_int(w: BytesWriter, key: str, value: int) -> None:
 
 
 def _push_typed(w: BytesWriter, kind: str, value: int) -> None:
-    # All of these fit, whatever else Python lets one make of the class.
+    # The class accepts any integer, so a value outside of the type is clamped.
     limits = INTEGER_TYPES[kind]
     number = min(max(value, limits.least), limits.most)
     if kind == "int":

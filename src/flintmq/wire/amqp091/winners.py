@@ -1,4 +1,4 @@
-"""Which attempts of a batch count, as stage.commit has them: partition u32 and attempt i64 of each."""
+"""The committed attempts of a batch in stage.commit: partition (u32) and attempt (i64) of each."""
 
 from typing import Final
 
@@ -8,15 +8,15 @@ from mypy_extensions import i32, i64
 from flintmq.base.errors import LocalProtocolError, SyntaxFault
 
 _PAIR_BYTES: Final = 12
-# So many fit the smallest frame there is, 4096 bytes, beside the longest transactional id. More take several methods.
+# Pairs that fit the smallest frame, 4096 bytes, together with the longest transactional id. More need several methods.
 WINNERS_OF_FRAME: Final = 300
-# So that a partition is an i32 that is not negative.
+# A partition fits a non-negative i32.
 PARTITION_MAX: Final = 2**31 - 1
 ATTEMPT_MAX: Final = 2**63 - 1
 
 
 def encode_winners(winners: dict[int, int]) -> bytes:
-    """Raises LocalProtocolError for numbers that do not fit."""
+    """Encode attempts by partition. Raises LocalProtocolError for numbers out of range."""
     w = BytesWriter()
     for partition, attempt in winners.items():
         if not (0 <= partition <= PARTITION_MAX and 0 <= attempt <= ATTEMPT_MAX):
@@ -27,7 +27,7 @@ def encode_winners(winners: dict[int, int]) -> bytes:
 
 
 def decode_winners(data: bytes) -> dict[int, int]:
-    """Raises SyntaxFault for what `encode_winners` did not write."""
+    """Decode attempts by partition. Raises SyntaxFault for bytes that `encode_winners` would not write."""
     if len(data) % _PAIR_BYTES != 0:
         raise SyntaxFault(f"stage.commit winners: {len(data)} bytes are no whole pairs of partition and attempt")
     winners: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""What composite types have in common: a class per type, its fields as attributes (amqp-1.0 part 1 §1.4)."""
+"""The base of all composite types: a class per type, with its fields as attributes (amqp-1.0 part 1 §1.4)."""
 
 from typing import ClassVar, Final, final
 
@@ -6,9 +6,9 @@ from mypy_extensions import mypyc_attr
 
 from flintmq.wire.amqp10 import spec
 
-# A map of symbols to anything: the keys are symbols by definition and therefore plain str here.
+# A map with symbols as keys. The keys are symbols by definition, and therefore plain str here.
 Fields = dict[str, object]
-# A map of symbols (str) and ulongs (int), which the specification reserves, to anything.
+# A map with symbols (str) and ulongs (int) as keys. The specification reserves the ulongs.
 Annotations = dict[str | int, object]
 
 BOOLEAN: Final = 0
@@ -39,10 +39,10 @@ KINDS: Final = (
 
 @mypyc_attr(acyclic=True)
 class Composite:
-    """One subclass per row of `spec.COMPOSITES`. A field that is not set, or null, is as its class says.
+    """A composite value, one subclass per row of `spec.COMPOSITES`. Unset and null fields have the class's default.
 
-    `descriptor` is its code, `type_name` is "attach" and the like. Both are set where the tables are filled: a ClassVar
-    in the body of a compiled dataclass would be taken for a field.
+    `descriptor` is the descriptor's code, `type_name` is "attach" and the like. Both are set where the tables are
+    filled: a ClassVar in the body of a compiled dataclass would be taken for a field.
     """
 
     descriptor: ClassVar[int] = 0
@@ -64,9 +64,9 @@ class Composite:
 
 @final
 class Layout:
-    """A row of `spec.COMPOSITES`, ready to be read and written by: parallel lists of its fields.
+    """A row of `spec.COMPOSITES`, prepared for reading and writing: parallel lists of its fields.
 
-    `labels` are what an error calls them. `make` and `defaults` are set where the classes are known.
+    `labels` are the fields' names in errors. `make` and `defaults` are set when the class is registered.
     """
 
     def __init__(self, code: int, name: str, fields: str) -> None:
@@ -86,7 +86,7 @@ class Layout:
             self.mandatory.append(kind.endswith("!"))
 
     def know(self, cls: type[Composite]) -> None:
-        """Take the class of this type: its instance with nothing set says what the defaults are."""
+        """Register the class of this type. Its instance without arguments has the defaults."""
         cls.descriptor = self.code
         cls.type_name = self.name
         self.make = cls
@@ -94,12 +94,12 @@ class Layout:
         self.defaults = [getattr(unset, name) for name in self.attributes]
 
 
-# By the code of the descriptor.
+# Keys are descriptor codes.
 LAYOUTS: Final[dict[int, Layout]] = {code: Layout(code, name, fields) for code, name, fields in spec.COMPOSITES}
 
 
 def know_subclasses(base: type[Composite]) -> None:
-    """Give each subclass of `base` that is a composite type its layout: sasl-init's is SaslInit."""
+    """Register every subclass of `base` that is a composite type: sasl-init's is SaslInit."""
     codes = {"".join(word.capitalize() for word in name.split("-")): code for code, name, _ in spec.COMPOSITES}
     for cls in base.__subclasses__():
         code = codes.get(cls.__name__)

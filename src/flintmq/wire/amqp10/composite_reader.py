@@ -1,6 +1,6 @@
-"""Reads composite values: a descriptor, and a list of the fields the type has (amqp-1.0 part 1 §1.4).
+"""Reads composite values: a descriptor, and a list of the type's fields (amqp-1.0 part 1 §1.4).
 
-A list may be shorter than that: what is missing is not set, as what is null.
+The list may be shorter: missing fields are unset, and so are null ones.
 """
 
 from typing import cast
@@ -10,7 +10,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import DecodeError
 from flintmq.base.limits import VALUE_DEPTH_MAX
 
-# Of performatives and properties, the classes that their tables know are all that is used.
+# The modules performatives and properties are imported to register their classes.
 from flintmq.wire.amqp10 import composite, performatives, properties, spec, types  # noqa: F401
 from flintmq.wire.amqp10.composite import LAYOUTS, Composite, Layout
 from flintmq.wire.amqp10.reader import Reader
@@ -20,7 +20,7 @@ from flintmq.wire.amqp10.values import Symbol, ULong, Uuid
 
 
 def read_descriptor(reader: Reader) -> i64:
-    """The code of a descriptor; 0, which is none's, for one that the specification does not have."""
+    """Return the code of a descriptor, or 0, which no descriptor has, for one that the specification lacks."""
     code = reader.code()
     if code == types.SMALLULONG:
         return reader.code()
@@ -33,7 +33,7 @@ def read_descriptor(reader: Reader) -> i64:
 
 
 def read_composite(reader: Reader, depth: i64) -> Composite:
-    """A composite of any type that `spec.COMPOSITES` has. Raises DecodeError."""
+    """Read a composite value of any type in `spec.COMPOSITES`. Raises DecodeError."""
     code = reader.code()
     if code != types.DESCRIBED:
         raise DecodeError(f"a composite is due at byte {reader.pos - 1}, and what is there is not described")
@@ -45,7 +45,7 @@ def read_composite(reader: Reader, depth: i64) -> Composite:
 
 
 def read_described(reader: Reader, layout: Layout, depth: i64) -> Composite:
-    """The composite whose descriptor was read before."""
+    """Read a composite value behind its descriptor. Raises DecodeError."""
     if depth > VALUE_DEPTH_MAX:
         raise DecodeError(f"{layout.name} is nested deeper than {VALUE_DEPTH_MAX}")
     try:
@@ -78,12 +78,12 @@ def _read_list(reader: Reader, layout: Layout, depth: i64) -> Composite:
 
 
 def _says_nothing(error: object) -> bool:
-    """Whether no field of an error is set, which only a lenient reader lets pass: it stands for no error."""
+    """Whether no field of an error is set, which stands for no error. Only a lenient reader accepts that."""
     return isinstance(error, Error) and not error.condition and error.description is None and not error.info
 
 
 def _unset(layout: Layout) -> Composite:
-    """States that have no fields are shared."""
+    """Return a value with all fields unset. States without fields are shared."""
     if layout.code == spec.ACCEPTED:
         return ACCEPTED
     if layout.code == spec.RELEASED:
@@ -167,7 +167,7 @@ def read_state(reader: Reader, depth: i64) -> DeliveryState:
 
 
 def decode_composite(data: bytes, pos: i64, end: i64) -> tuple[Composite, i64]:
-    """The composite at `pos`, and the position behind it. Raises DecodeError."""
+    """Return the composite value at `pos`, and the position behind it. Raises DecodeError."""
     reader = Reader(data, pos, end)
     value = read_composite(reader, 1)
     return value, reader.pos

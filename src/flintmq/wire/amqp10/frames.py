@@ -1,7 +1,7 @@
 """Frames of AMQP 1.0: size, data offset, type, channel, extended header, body (amqp-1.0 part 2 §2.3).
 
-Reading is asked step by step, by who has the bytes: `frame_size` when there are four of them, the rest when the frame
-is whole. A frame is written between `begin_frame` and `end_frame`, or by `write_frame`.
+Reading takes steps: `frame_size` when four bytes have arrived, the others when the frame is complete. A frame is
+written between `begin_frame` and `end_frame`, or by `write_frame`.
 """
 
 from typing import Final
@@ -33,14 +33,14 @@ from flintmq.wire.amqp10.writer import write_composite
 
 FRAME_AMQP: Final = 0
 FRAME_SASL: Final = 1
-# What every frame begins with; its data offset counts in fours, and says 2 where there is no extended header.
+# The fixed head of a frame. Its data offset counts in units of four bytes, and is 2 without an extended header.
 FRAME_HEAD_BYTES: Final = 8
-# What keeps a connection alive: a frame without a body (part 2 §2.4.5).
+# A frame without a body, which keeps a connection alive (part 2 §2.4.5).
 EMPTY_FRAME: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
 
 def frame_size(data: bytes, pos: i64) -> i64:
-    """The size of the frame that begins at `pos`, itself included; its first four bytes must be there."""
+    """Return the size in bytes of the frame at `pos`, its head included. Its first four bytes must be there."""
     size = i64(read_i32_be(data, pos)) & 0xFFFF_FFFF
     if size < FRAME_HEAD_BYTES:
         raise FramingError(f"a frame of {size} bytes: its head alone has {FRAME_HEAD_BYTES}")
@@ -48,7 +48,7 @@ def frame_size(data: bytes, pos: i64) -> i64:
 
 
 def frame_body(data: bytes, pos: i64, size: i64, kind: i64) -> i64:
-    """Where the body of the frame at `pos` begins, which must be all there and of this kind."""
+    """Return the start of the body of the frame at `pos`, which must be complete and of this kind."""
     offset = i64(data[pos + 4]) << 2
     if offset < FRAME_HEAD_BYTES or offset > size:
         raise FramingError(f"the body of a frame of {size} bytes cannot begin at byte {offset}")
@@ -62,10 +62,10 @@ def frame_channel(data: bytes, pos: i64) -> i64:
 
 
 def decode_body(data: bytes, pos: i64, end: i64, is_lenient: bool = False) -> tuple[Performative, i64]:
-    """The performative of a frame whose body is from `pos` to `end`, and where the payload begins.
+    """Return the performative of a frame whose body is from `pos` to `end`, and the start of the payload.
 
-    Only a transfer has a payload. What `is_lenient` lets pass, Reader says. Raises DecodeError, and FramingError for
-    what no AMQP frame can carry.
+    Only a transfer has a payload. See Reader for `is_lenient`. Raises DecodeError, and FramingError for a body that no
+    AMQP frame may have.
     """
     reader = Reader(data, pos, end, is_lenient)
     code = _body_descriptor(reader)
@@ -82,7 +82,7 @@ def decode_body(data: bytes, pos: i64, end: i64, is_lenient: bool = False) -> tu
 
 
 def decode_sasl_body(data: bytes, pos: i64, end: i64) -> SaslPerformative:
-    """What a frame of the security layer carries. Raises DecodeError and FramingError."""
+    """Return the performative of a frame of the security layer. Raises DecodeError and FramingError."""
     reader = Reader(data, pos, end)
     body = _read_body(reader, _body_descriptor(reader))
     if not isinstance(body, SaslPerformative):
@@ -121,7 +121,7 @@ def _require_end(reader: Reader, body: Composite) -> None:
 
 
 def begin_frame(w: BytesWriter, channel: i64, kind: i64 = FRAME_AMQP) -> i64:
-    """Append the head of a frame; its size is filled in by `end_frame`, which is told what this returns."""
+    """Append the head of a frame. Returns its position, with which `end_frame` fills in the size."""
     start = i64(len(w))
     w.append(0)
     w.append(0)
@@ -143,7 +143,7 @@ def end_frame(w: BytesWriter, start: i64) -> None:
 
 
 def write_body(w: BytesWriter, body: Composite) -> None:
-    """A performative, without its frame."""
+    """Append a performative without a frame."""
     if isinstance(body, Transfer):
         write_transfer(w, body)
     elif isinstance(body, Disposition):

@@ -1,7 +1,7 @@
-"""What frames carry: the nine performatives, and the five of SASL (amqp-1.0 part 2 §2.7, part 5 §5.3.3).
+"""The bodies of frames: nine performatives, and five of SASL (amqp-1.0 part 2 §2.7, part 5 §5.3.3).
 
-Transfer, disposition and flow are made for every message or nearly so: their constructors are our own, because those of
-dataclasses stay interpreted in a compiled class.
+Transfer, disposition and flow are created for nearly every message. Their constructors are written out, because the
+constructors of dataclasses stay interpreted in a compiled class.
 """
 
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class Begin(Performative):
 @final
 @dataclass
 class Attach(Performative):
-    """`role` is True for a receiver. An `unsettled` that is None is not the same as an empty one (part 2 §2.6.13)."""
+    """`role` is True for a receiver. None in `unsettled` differs from an empty map (part 2 §2.6.13)."""
 
     name: str = ""
     handle: int = 0
@@ -102,7 +102,7 @@ class Flow(Performative):
 @final
 @mypyc_attr(free_list_len=1, acyclic=True)
 class Transfer(Performative):
-    """What stands before the payload. `settled` that is None is False, or what the delivery's first transfer said."""
+    """The fields before the payload. None in `settled` means False, or the value of the delivery's first transfer."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Transfer(Performative):
 @final
 @mypyc_attr(free_list_len=1, acyclic=True)
 class Disposition(Performative):
-    """`role` is True if a receiver says it; a `last` that is None is `first`."""
+    """`role` is True if the receiver sends it. None in `last` means `first`."""
 
     def __init__(
         self,

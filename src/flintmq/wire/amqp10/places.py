@@ -1,7 +1,7 @@
-"""Places within a message, as a delivery that was half transferred names them (amqp-1.0 part 3 §3.4.1).
+"""Positions within a message, as in the received state of a partial delivery (amqp-1.0 part 3 §3.4.1).
 
-A place is a section's number, from 0, and an offset in it, counted from the first byte of its descriptor: the section's
-encoding is what is transferred.
+A place is a section's number, from 0, and an offset from the first byte of the section's descriptor: the encoded
+section is what is transferred.
 """
 
 from typing import Final
@@ -13,14 +13,14 @@ from flintmq.base.errors import DecodeError, InvalidField
 from flintmq.wire.amqp10.states import Received
 
 _DESCRIBED: Final = 0x00
-# Sizes by the upper half of a format code, from 0x4 on; what has its length in front is worked out.
+# Sizes by the upper half of a format code, from 0x4 on. Types with a length are computed.
 _FIXED: Final = (0, 1, 2, 4, 8, 16)
 
 
 def place_of(data: bytes) -> Received:
-    """The first place that is not there, where `data` is the beginning of a message and may end anywhere.
+    """Return the first place that is missing in `data`, the beginning of a message, which may end anywhere.
 
-    Raises DecodeError for what is no beginning of a message.
+    Raises DecodeError if `data` is not the beginning of a message.
     """
     end: i64 = len(data)
     number: i64 = 0
@@ -35,7 +35,7 @@ def place_of(data: bytes) -> Received:
 
 
 def position_of(data: bytes, place: Received) -> i64:
-    """How many bytes of a message lie before this place. Raises InvalidField for one that is not in it."""
+    """Return the number of bytes before a place. Raises InvalidField for a place outside of the message."""
     end: i64 = len(data)
     start: i64 = 0
     for _ in range(place.section_number):
@@ -43,7 +43,7 @@ def position_of(data: bytes, place: Received) -> i64:
         if start < 0:
             raise InvalidField(f"received: the message has no section {place.section_number}")
     stop = _section_end(data, start, end) if start < end else start
-    # As Python's integers: a ulong need not be one of the machine's.
+    # Compared as Python integers: a ulong may exceed an i64.
     if place.section_offset > int((end if stop < 0 else stop) - start):
         raise InvalidField(
             f"received: section {place.section_number} of the message has no byte {place.section_offset}"
@@ -52,10 +52,10 @@ def position_of(data: bytes, place: Received) -> i64:
 
 
 def _section_end(data: bytes, pos: i64, end: i64) -> i64:
-    """The position behind the section at `pos`, -1 when that is beyond the end."""
+    """Return the position behind the section at `pos`, or -1 if that is behind `end`."""
     if data[pos] != _DESCRIBED:
         raise DecodeError(f"message: at byte {pos} there is no section")
-    # The value of amqp-value may be described itself.
+    # The value in amqp-value may itself be described.
     while pos < end and data[pos] == _DESCRIBED:
         pos = _plain_end(data, pos + 1, end)
         if pos < 0:

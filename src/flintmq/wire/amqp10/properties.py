@@ -1,6 +1,6 @@
-"""The sections of a message that are composites (amqp-1.0 part 3 §3.2.1, §3.2.4).
+"""The message sections that are composites: header and properties (amqp-1.0 part 3 §3.2.1, §3.2.4).
 
-Their constructors are our own, because those of dataclasses stay interpreted in a compiled class.
+Their constructors are written out, because the constructors of dataclasses stay interpreted in a compiled class.
 """
 
 from typing import final
@@ -31,7 +31,7 @@ class Header(Composite):
 
 @final
 class Properties(Composite):
-    """A message-id or correlation-id is a ULong, a Uuid, bytes or a str; times are milliseconds since 1970 UTC."""
+    """The properties section. The two ids are ULong, Uuid, bytes or str; times are Unix times in ms."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Reads values of AMQP 1.0 from bytes (amqp-1.0 part 1 §1.6).
 
-What a peer sent wrong raises DecodeError, and only that. No length or count is believed before the bytes it promises
-were seen to be there; items without bytes of their own are paid from a budget.
+Invalid input raises DecodeError and no other error. A length or count is only trusted after the bytes that it promises
+have been checked to be there; items without bytes of their own are limited by a budget.
 """
 
 from typing import Final, cast, final
@@ -36,17 +36,17 @@ from flintmq.wire.amqp10.values import (
 from flintmq.wire.amqp10.writer import encode_value
 
 UINT64_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
-# What stands for a null where a uint may be one.
+# Stands for null in place of a uint.
 ABSENT: Final = -1
 
 
 @final
 @mypyc_attr(free_list_len=1, acyclic=True)
 class Reader:
-    """A position in `data`, before `end`. `left` is how many more values may be made within lists, maps and arrays.
+    """A reader of `data` up to `end`. `left` is how many more values may be created within lists, maps and arrays.
 
-    With `is_lenient`, an error may come without its condition, which the specification makes mandatory: RabbitMQ and
-    its Erlang client write an error of which no field is set where they mean none.
+    With `is_lenient`, an error may lack its condition, which the specification makes mandatory: RabbitMQ and its Erlang
+    client send an error without any field if they mean no error.
     """
 
     def __init__(self, data: bytes, pos: i64, end: i64, is_lenient: bool = False) -> None:
@@ -57,7 +57,7 @@ class Reader:
         self.is_lenient = is_lenient
 
     def take(self, size: i64) -> i64:
-        """Where the next `size` bytes are, which are passed over."""
+        """Return the position of the next `size` bytes, and skip them."""
         pos = self.pos
         if size > self.end - pos:
             raise DecodeError(f"{size} bytes are needed at byte {pos}, {self.end - pos} are left")
@@ -72,7 +72,7 @@ class Reader:
         return i64(self.data[pos])
 
     def peek(self) -> i64:
-        """The format code of the next value; there must be one."""
+        """Return the format code of the next value. Raises DecodeError if there is none."""
         if self.pos >= self.end:
             raise DecodeError(f"a value is missing at byte {self.pos}")
         return i64(self.data[self.pos])
@@ -81,7 +81,7 @@ class Reader:
         return self.value_of(self.code(), depth)
 
     def value_of(self, code: i64, depth: i64) -> object:
-        """The value whose format code was read before."""
+        """Return the value behind a format code that was read already."""
         width = code >> 4
         if width == 0x4:
             if code == types.LIST0 and depth > VALUE_DEPTH_MAX:
@@ -210,7 +210,7 @@ class Reader:
         raise self.unknown(code)
 
     def _length(self, code: i64) -> i64:
-        """A size or a count: one byte for the format codes 0xA0, 0xC0 and 0xE0, four for the others."""
+        """Read a size or count: one byte for the format codes 0xA0, 0xC0 and 0xE0, four bytes for the others."""
         if code & 0x10 == 0:
             return self.code()
         return i64(read_i32_be(self.data, self.take(4))) & 0xFFFF_FFFF
@@ -230,9 +230,9 @@ class Reader:
             raise DecodeError(f"symbol at byte {pos} is not ASCII") from None
 
     def open(self, code: i64) -> tuple[i64, i64]:
-        """The number of items of a list, map or array that begins here, and the end of what is around it.
+        """Begin a list, map or array. Returns the number of its items, and the end of its container.
 
-        Until `close`, reading ends where the compound does.
+        Until `close`, reading ends at the compound's end.
         """
         size = self._length(code)
         start = self.take(size)
@@ -293,17 +293,17 @@ class Reader:
         self.close(outer)
         return Array(kind, items, descriptors)
 
-    # What follows reads a value that must be of one type, as a field or a key has to be.
+    # The methods below read a value that must have a certain type, such as a field or a key.
 
     def is_null(self) -> bool:
-        """True if a null is next, which is then passed over."""
+        """Whether a null is next. It is skipped then."""
         if self.peek() != types.NULL:
             return False
         self.pos += 1
         return True
 
     def flag(self) -> bool:
-        """A boolean that is False where it is null."""
+        """Read a boolean. Null is False."""
         code = self.code()
         return code != types.NULL and self._boolean_of(code)
 
@@ -335,7 +335,7 @@ class Reader:
         return self._uint_of(self.code())
 
     def uint_or_null(self) -> i64:
-        """ABSENT for a null."""
+        """Read a uint. Null is ABSENT."""
         code = self.code()
         return ABSENT if code == types.NULL else self._uint_of(code)
 
@@ -383,7 +383,7 @@ class Reader:
         return self.raw(self._length(code))
 
     def symbols(self) -> list[str]:
-        """A field with multiple="true": one symbol, or an array of them (amqp-1.0 part 1 §1.4)."""
+        """Read a field with multiple="true": one symbol, or an array of them (amqp-1.0 part 1 §1.4)."""
         code = self.peek()
         if code != types.ARRAY8 and code != types.ARRAY32:
             return [self.symbol()]
@@ -393,7 +393,7 @@ class Reader:
         return [cast(Symbol, item).name for item in array.items]
 
     def map_start(self) -> tuple[i64, i64]:
-        """Half the number of values in the map that is next, and the end of what is around it: see `open`."""
+        """Begin a map. Returns the number of its pairs, and the end of its container, as `open` does."""
         code = self.code()
         if code != types.MAP8 and code != types.MAP32:
             raise self._unexpected(code, "map")
@@ -403,7 +403,7 @@ class Reader:
         return count >> 1, outer
 
     def fields(self, depth: i64 = 1) -> Fields:
-        """A map with symbols as keys."""
+        """Read a map with symbols as keys."""
         entries, outer = self.map_start()
         values: Fields = {}
         while entries > 0:
@@ -416,7 +416,7 @@ class Reader:
         return values
 
     def text_map(self) -> dict[str, object]:
-        """A map with strings as keys."""
+        """Read a map with strings as keys."""
         entries, outer = self.map_start()
         values: dict[str, object] = {}
         while entries > 0:
@@ -429,7 +429,7 @@ class Reader:
         return values
 
     def annotations(self, depth: i64 = 1) -> Annotations:
-        """A map with symbols (here str) and ulongs (here int) as keys."""
+        """Read a map with symbols (here str) and ulongs (here int) as keys."""
         entries, outer = self.map_start()
         values: Annotations = {}
         while entries > 0:
@@ -454,14 +454,14 @@ class Reader:
 
 
 def as_key(value: object) -> object:
-    """The value as a key that no other value equals (see MapKey)."""
+    """Return a value as a key that is equal to no other value's (see MapKey)."""
     if isinstance(value, (bool, float, list, dict, Array, Described)):
         return MapKey(value, encode_value(value))
     return value
 
 
 def decode_value(data: bytes) -> object:
-    """The value that `data` is, all of it. Raises DecodeError."""
+    """Decode `data`, which must be exactly one value. Raises DecodeError."""
     reader = Reader(data, 0, len(data))
     value = reader.value()
     if reader.pos != len(data):

@@ -1,7 +1,7 @@
-"""The sections of a message (amqp-1.0 part 3 §3.2): where they are, and what is in them when it is asked for.
+"""The sections of a message (amqp-1.0 part 3 §3.2): where they begin, and decoding on demand.
 
-Their order is header, delivery-annotations, message-annotations, properties, application-properties, body, footer; all
-are optional, also the body here, so that what stands before a body can be looked at without it. The body is one or more
+Their order is header, delivery-annotations, message-annotations, properties, application-properties, body, footer. All
+are optional, here also the body, so that the sections before a body can be read without it. The body is one or more
 data sections, or one or more amqp-sequence sections, or one amqp-value section.
 """
 
@@ -29,15 +29,15 @@ from flintmq.wire.amqp10.writer import (
 
 ABSENT: Final = -1
 UINT_MAX: Final = 0xFFFF_FFFF
-# Where a descriptor that is not the usual three bytes is looked for.
+# A descriptor that does not have the usual three bytes is looked up.
 _USUAL_BYTES: Final = 3
 
 
 @final
 class Sections:
-    """Where each section of an encoded message begins, ABSENT for what is not there; they follow each other.
+    """The positions of the sections of an encoded message, ABSENT for missing ones. They have no gaps.
 
-    `body` is where the first section of the body begins, `body_kind` the descriptor of its sections, 0 without any;
+    `body` is the position of the body's first section, `body_kind` the descriptor of its sections, 0 without a body;
     `bare` is where the bare message begins and `footer_or_end` where it ends.
     """
 
@@ -55,7 +55,7 @@ class Sections:
 
     @property
     def before_body(self) -> i64:
-        """Where the sections before the body end."""
+        """The end of the sections before the body."""
         return self.footer_or_end if self.body == ABSENT else self.body
 
     @property
@@ -64,9 +64,9 @@ class Sections:
 
 
 def scan(data: bytes) -> Sections:
-    """Find the sections of an encoded message, or of the beginning or end of one, without decoding them.
+    """Find the sections of an encoded message, or of its beginning or end, without decoding them.
 
-    Raises DecodeError for what is no section, of the wrong type, or out of order.
+    Raises DecodeError for an unknown section, a wrong type, or a wrong order.
     """
     end = i64(len(data))
     found = Sections(end)
@@ -104,7 +104,7 @@ def scan(data: bytes) -> Sections:
 
 
 def section_starts(data: bytes) -> list[int]:
-    """Where each section of a message begins: section-number n of a received state is the nth of them, from 0."""
+    """Return the positions of a message's sections. Section-number n of a received state is the nth of them, from 0."""
     starts: list[int] = []
     pos: i64 = 0
     end = i64(len(data))
@@ -115,7 +115,7 @@ def section_starts(data: bytes) -> list[int]:
 
 
 def section_at(data: bytes, pos: i64, end: i64) -> tuple[i64, i64]:
-    """The descriptor's code of the section at `pos`, and where its value begins, of which the type is checked."""
+    """Return the descriptor code of the section at `pos`, and the position of its value, whose type is checked."""
     if pos + _USUAL_BYTES < end and data[pos] == types.DESCRIBED and data[pos + 1] == types.SMALLULONG:
         code = i64(data[pos + 2])
         value = pos + _USUAL_BYTES
@@ -144,14 +144,14 @@ def _fits(section: i64, code: i64) -> bool:
 
 
 def _reader_at(data: bytes, pos: i64, section: i64) -> Reader:
-    """A reader of the value of the section at `pos`, which must be of that kind."""
+    """Return a reader of the value of the section at `pos`, which must be of that kind."""
     code, value = section_at(data, pos, len(data))
     if code != section:
         raise DecodeError(f"{spec.SYMBOLS[code]} is at byte {pos}, not {spec.SYMBOLS[section]}")
     return Reader(data, value, len(data))
 
 
-# What follows decodes the section that begins at `pos`, as `scan` found it. All raise DecodeError.
+# The functions below decode the section at `pos`, as `scan` found it. All raise DecodeError.
 
 
 def decode_header(data: bytes, pos: i64) -> Header:
@@ -199,7 +199,7 @@ def decode_application_properties(data: bytes, pos: i64) -> dict[str, object]:
 
 
 def decode_data(data: bytes, sections: Sections) -> list[bytes]:
-    """What is in the data sections of the body."""
+    """Return the contents of the body's data sections."""
     parts: list[bytes] = []
     pos = sections.body
     end = sections.footer_or_end
@@ -211,7 +211,7 @@ def decode_data(data: bytes, sections: Sections) -> list[bytes]:
 
 
 def decode_sequences(data: bytes, sections: Sections) -> list[list[object]]:
-    """The lists in the amqp-sequence sections of the body."""
+    """Return the lists of the body's amqp-sequence sections."""
     parts: list[list[object]] = []
     pos = sections.body
     end = sections.footer_or_end
@@ -227,7 +227,7 @@ def decode_amqp_value(data: bytes, pos: i64) -> object:
 
 
 def encode_header(durable: bool, priority: i64, ttl: int | None, first_acquirer: bool, delivery_count: i64) -> bytes:
-    """A header section; what is at its default at the end of the list is left out, and an empty one is no section."""
+    """Encode a header section. Trailing defaults are left out; without any field there is no section."""
     count: i64 = 0
     if delivery_count:
         count = 5

@@ -1,10 +1,10 @@
-"""Facts of AMQP 1.0 as data: descriptors, fields of composite types, conditions of errors, names.
+"""Facts of AMQP 1.0 as data: descriptors, fields of composite types, error conditions, names.
 
 A composite type is a row: its descriptor code (domain 0), its name, its fields in order as `name:kind`, `!` behind a
-mandatory one. The symbolic descriptor of all of them is "amqp:<name>:list". What a field is when it is not set says
-the class of that name (`performatives`, `states`, `termini`, `properties`). Kinds: `symbols` is a symbol with
-multiple="true"; `fields` is a map of symbols to anything, `annotations` one of symbols and ulongs; `unsettled` maps
-delivery tags to delivery states; `state`, `outcome`, `source`, `target`, `error` are composites; `any` is any value.
+mandatory one. The symbolic descriptor of all of them is "amqp:<name>:list". The class of that name has the defaults of
+fields (`performatives`, `states`, `termini`, `properties`). Kinds: `symbols` is a symbol with multiple="true"; `fields`
+is a map of symbols to anything, `annotations` one of symbols and ulongs; `unsettled` maps delivery tags to delivery
+states; `state`, `outcome`, `source`, `target`, `error` are composites; `any` is any value.
 """
 
 from typing import Final
@@ -155,7 +155,7 @@ COMPOSITES: Final[tuple[tuple[int, str, str], ...]] = (
     ),
 )
 
-# Sections that are no composites: their code, and the symbolic descriptor.
+# Sections that are no composites: code and symbolic descriptor.
 SECTIONS: Final[tuple[tuple[int, str], ...]] = (
     (DELIVERY_ANNOTATIONS, "amqp:delivery-annotations:map"),
     (MESSAGE_ANNOTATIONS, "amqp:message-annotations:map"),
@@ -170,7 +170,7 @@ SECTIONS: Final[tuple[tuple[int, str], ...]] = (
 SYMBOLS: Final[dict[int, str]] = {code: f"amqp:{name}:list" for code, name, _ in COMPOSITES} | dict(SECTIONS)
 CODES: Final[dict[str, int]] = {symbol: code for code, symbol in SYMBOLS.items()}
 
-# role: what the sender of an attach or disposition is.
+# role: the sender of an attach or disposition.
 SENDER: Final = False
 RECEIVER: Final = True
 # sender-settle-mode
@@ -205,10 +205,10 @@ PROMOTABLE_TRANSACTIONS: Final = "amqp:promotable-transactions"
 MULTI_TXNS_PER_SSN: Final = "amqp:multi-txns-per-ssn"
 MULTI_SSNS_PER_TXN: Final = "amqp:multi-ssns-per-txn"
 
-# amqp-1.0 part 2 §2.8.19: every peer takes frames of this size, and until open nobody may send larger ones.
+# amqp-1.0 part 2 §2.8.19: every peer accepts frames of this size. Larger ones may be sent only after open.
 MIN_MAX_FRAME_SIZE: Final = 512
 UINT_MAX: Final = 0xFFFF_FFFF
 USHORT_MAX: Final = 0xFFFF
-# The format of messages that the specification defines (part 3 §3.2.16).
+# The message format that the specification defines (part 3 §3.2.16).
 MESSAGE_FORMAT: Final = 0
 DEFAULT_PRIORITY: Final = 4

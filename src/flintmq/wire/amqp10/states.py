@@ -15,7 +15,7 @@ class Error(Composite):
 
 
 class DeliveryState(Composite):
-    """What a transfer, a disposition or an entry of an unsettled map says of a delivery."""
+    """The state of a delivery in a transfer, a disposition or an unsettled map."""
 
 
 class Outcome(DeliveryState):
@@ -68,7 +68,7 @@ class TransactionalState(DeliveryState):
     outcome: Outcome | None = None
 
 
-# States without fields are all the same: nobody needs one of their own.
+# States without fields are all equal: one instance of each is enough.
 ACCEPTED: Final = Accepted()
 RELEASED: Final = Released()
 

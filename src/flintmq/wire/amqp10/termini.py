@@ -1,6 +1,6 @@
-"""Source, target and coordinator: what an attach says of the two ends of a link (amqp-1.0 part 3 §3.5, part 4 §4.5).
+"""Source, target and coordinator: the two ends of a link in an attach (amqp-1.0 part 3 §3.5, part 4 §4.5).
 
-Also what a coordinator is sent as the value of a message: declare and discharge.
+Also declare and discharge, the message bodies that a coordinator accepts.
 """
 
 from dataclasses import dataclass, field
@@ -61,7 +61,7 @@ class Discharge(Composite):
 
 
 class LifetimePolicy(Composite):
-    """When a dynamic node is deleted: the value of "lifetime-policy" in the properties of the node."""
+    """When a dynamic node is deleted: the value of "lifetime-policy" in the node's properties."""
 
 
 @final

@@ -1,6 +1,6 @@
-"""Transfer, disposition and flow, read and written without a value per field: there is one or more for every message.
+"""Reads and writes transfer, disposition and flow without an object per field: every message needs at least one.
 
-Readers begin behind the descriptor. What is rare in them is left to `composite_reader` and `writer`.
+Readers begin behind the descriptor. `composite_reader` and `writer` handle the rare fields.
 """
 
 from typing import Final
@@ -32,7 +32,7 @@ def _open_list(reader: Reader, mandatory: i64, most: i64) -> tuple[i64, i64]:
 
 
 def _state(reader: Reader) -> DeliveryState:
-    """Nearly always accepted or released, in the one form that everybody writes."""
+    """Read a delivery state: nearly always accepted or released, in the encoding that all peers use."""
     data = reader.data
     pos = reader.pos
     if (
@@ -132,7 +132,7 @@ def read_flow(reader: Reader) -> Flow:
 
 
 def _begin(w: BytesWriter, descriptor: i64, count: i64) -> i64:
-    """Begin a list whose size is filled in by `_end`; the position of that."""
+    """Begin a list. Returns the position of its size, which `_end` fills in."""
     w.append(types.DESCRIBED)
     w.append(types.SMALLULONG)
     w.append(descriptor)
@@ -144,7 +144,7 @@ def _begin(w: BytesWriter, descriptor: i64, count: i64) -> i64:
 
 
 def _end(w: BytesWriter, at: i64) -> bool:
-    """False if it did not fit the short form and has to be written anew."""
+    """End a list. Returns False if it exceeds the short form and has to be written again."""
     size = i64(len(w)) - at - 1
     if size > 0xFF:
         w.truncate(at - 4)
@@ -177,7 +177,7 @@ def _write_state(w: BytesWriter, state: DeliveryState | None) -> None:
 
 
 def _transfer_fields(transfer: Transfer) -> i64:
-    """How many fields are written: those up to the last one that is set."""
+    """Return the number of fields to write: up to the last one that is set."""
     if transfer.batchable:
         return 11
     if transfer.aborted:
@@ -243,7 +243,7 @@ def write_transfer(w: BytesWriter, transfer: Transfer) -> None:
 def write_first_transfer(
     w: BytesWriter, handle: i64, delivery_id: i64, delivery_tag: bytes, settled: bool, more: bool
 ) -> None:
-    """The first transfer of a delivery as most are, without an object for it. A tag has at most 32 bytes."""
+    """Write the first transfer of a typical delivery, without an object for it. A tag has at most 32 bytes."""
     at = _begin(w, spec.TRANSFER, 6 if more else 5)
     write_uint(w, handle)
     write_uint(w, delivery_id)

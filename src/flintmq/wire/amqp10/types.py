@@ -1,6 +1,6 @@
-"""Format codes of AMQP 1.0 and what they say of a value's extent (amqp-1.0 part 1 §1.2, §1.6).
+"""Format codes of AMQP 1.0, and the size of a value by its code (amqp-1.0 part 1 §1.2, §1.6).
 
-The upper half of a format code says how long what follows is; the rest of a type only its reader needs to know.
+The upper half of a format code says how long the value is; the lower half matters to its reader only.
 """
 
 from typing import Final
@@ -52,7 +52,7 @@ MAP32: Final = 0xD1
 ARRAY8: Final = 0xE0
 ARRAY32: Final = 0xF0
 
-# The type that each format code belongs to.
+# The type of each format code.
 KIND_OF_CODE: Final[dict[int, str]] = {
     NULL: "null",
     TRUE: "boolean",
@@ -97,12 +97,12 @@ KIND_OF_CODE: Final[dict[int, str]] = {
 
 
 def skip_value(data: bytes, pos: i64, end: i64, depth: i64 = 1) -> i64:
-    """The position behind the value at `pos`, at most `end`. What is in it is not looked at. Raises DecodeError."""
+    """Return the position behind the value at `pos`, at most `end`. Contents are not checked. Raises DecodeError."""
     while pos < end and data[pos] == DESCRIBED:
         depth += 1
         if depth > VALUE_DEPTH_MAX:
             raise DecodeError(f"value at byte {pos} is described more than {VALUE_DEPTH_MAX} times")
-        # A descriptor is a value itself, and need not be a simple one.
+        # A descriptor is a value, and may itself be described.
         pos = skip_value(data, pos + 1, end, depth)
     return _skip_plain(data, pos, end)
 

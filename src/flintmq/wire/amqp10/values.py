@@ -1,7 +1,7 @@
-"""Values of AMQP 1.0 that Python has no type for (amqp-1.0 part 1 §1.6).
+"""Values of AMQP 1.0 without a Python type (amqp-1.0 part 1 §1.6).
 
-None, bool, int (long), float (double), str, bytes (binary), list and dict (map) stand for themselves. Two values are
-equal if their types are the same too: UInt(1) is neither ULong(1) nor 1.
+None, bool, int (long), float (double), str, bytes (binary), list and dict (map) represent themselves. Two values are
+equal only if their types are: UInt(1) is neither ULong(1) nor 1.
 """
 
 from typing import final
@@ -11,7 +11,7 @@ from mypy_extensions import mypyc_attr
 
 @mypyc_attr(acyclic=True)
 class Wrapped:
-    """A number or a text whose AMQP type is its class."""
+    """A number or text whose class is its AMQP type."""
 
     def __eq__(self, other: object) -> bool:
         raise NotImplementedError
@@ -22,7 +22,7 @@ class Wrapped:
 
 @mypyc_attr(acyclic=True)
 class WrappedInt(Wrapped):
-    """An integer; whether it fits its type is checked where it is encoded."""
+    """An integer. Encoding checks whether it fits its type."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -93,7 +93,7 @@ class Char(WrappedInt):
 
 @mypyc_attr(acyclic=True)
 class WrappedBytes(Wrapped):
-    """A value kept as the bytes it has on the wire."""
+    """A value in its encoded form."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
@@ -111,7 +111,7 @@ class WrappedBytes(Wrapped):
 @final
 @mypyc_attr(acyclic=True)
 class Float32(WrappedBytes):
-    """A float: its four bytes, because Python's own would change a signalling NaN."""
+    """A float: its four bytes, because a Python float would change a signalling NaN."""
 
 
 @final
@@ -145,7 +145,7 @@ class Uuid(WrappedBytes):
 @final
 @mypyc_attr(acyclic=True)
 class Symbol(Wrapped):
-    """An ASCII text from a constrained domain. Fields that are symbols by definition are plain str in performatives."""
+    """An ASCII text from a constrained domain. Performatives use str for fields that are symbols by definition."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -165,7 +165,7 @@ class Symbol(Wrapped):
 
 @final
 class Described:
-    """A value with a descriptor, which is a ULong or a Symbol unless somebody made up something of their own."""
+    """A value with a descriptor, which is a ULong or a Symbol unless an application uses another type."""
 
     def __init__(self, descriptor: object, value: object) -> None:
         self.descriptor = descriptor
@@ -185,8 +185,8 @@ class Described:
 class Array:
     """Values of one type: `kind` is its name ("symbol", "uint", "list", ...).
 
-    Items are what they would be outside of the array. `descriptors` holds the descriptors that all items share, the
-    outermost first, if the items are described; items are what is described.
+    Items are represented as outside of an array. If they are described, `descriptors` has the descriptors that all
+    items share, the outermost first, and the items are the described values.
     """
 
     def __init__(self, kind: str, items: list[object], descriptors: list[object] | None = None) -> None:
@@ -211,10 +211,10 @@ class Array:
 
 @final
 class MapKey:
-    """A key of a map that Python would confuse with others, or not take: booleans, doubles, lists and the like.
+    """A key of a map that Python would confuse with other keys, or refuse: booleans, doubles, lists and the like.
 
-    To a dict, True and 1 and 1.0 are the same key; to a map they are three. Maps that were decoded have such keys
-    wrapped; maps to encode may have them either way. `encoded` is the value as bytes, which tells keys apart.
+    To a dict, True and 1 and 1.0 are the same key; to a map they are three. Decoded maps have such keys wrapped; maps
+    to encode may have them either way. `encoded` is the value as bytes, which identifies the key.
     """
 
     def __init__(self, value: object, encoded: bytes) -> None:

@@ -1,6 +1,6 @@
-"""Writes values of AMQP 1.0 in the shortest form there is (amqp-1.0 part 1 §1.6).
+"""Writes values of AMQP 1.0 in their shortest form (amqp-1.0 part 1 §1.6).
 
-What has no form raises LocalProtocolError: it is our own side that asked for it.
+A value without an encoding raises LocalProtocolError: the fault is on this side.
 """
 
 from typing import Final, cast
@@ -38,7 +38,7 @@ from flintmq.wire.amqp10.values import (
 INT64_MIN: Final = -0x8000_0000_0000_0000
 INT64_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF
 UINT64_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
-# Above it, a size or a count needs four bytes instead of one.
+# Larger sizes and counts need four bytes instead of one.
 SHORT_MAX: Final = 0xFF
 
 
@@ -95,7 +95,7 @@ def write_value(w: BytesWriter, value: object, depth: i64 = 1) -> None:
 
 def in_range(value: int, least: int, most: int, what: str) -> int:
     if value < least or value > most:
-        # Without the value: Python refuses to print an int of thousands of digits.
+        # The text leaves the value out: Python refuses to print an integer of thousands of digits.
         raise LocalProtocolError(f"{what} is out of range: it must be {least} to {most}")
     return value
 
@@ -109,7 +109,7 @@ def _push16(w: BytesWriter, value: i64) -> None:
 
 
 def push32(w: BytesWriter, value: i64) -> None:
-    """Append an unsigned number of four bytes."""
+    """Append an unsigned integer of four bytes."""
     write_i32_be(w, i32(value - 0x1_0000_0000 if value > 0x7FFF_FFFF else value))
 
 
@@ -118,7 +118,7 @@ def _push64(w: BytesWriter, value: int) -> None:
 
 
 def write_uint(w: BytesWriter, value: i64) -> None:
-    """A uint of which the caller knows that it is one."""
+    """Append a uint. The caller has checked its range."""
     if value == 0:
         w.append(types.UINT0)
     elif value <= SHORT_MAX:
@@ -173,7 +173,7 @@ def _write_wrapped_int(w: BytesWriter, value: WrappedInt) -> None:
 
 
 def _code_of_int(value: WrappedInt) -> int:
-    """The format code with the full width of the type."""
+    """Return the format code with the type's full width."""
     if isinstance(value, UInt):
         return types.UINT
     if isinstance(value, ULong):
@@ -195,7 +195,7 @@ def _code_of_int(value: WrappedInt) -> int:
 
 
 def _write_fixed_int(w: BytesWriter, code: int, value: int) -> None:
-    """What follows the format code, which is one with the full width of its type."""
+    """Append an integer behind its format code, which is the one with the type's full width."""
     if code == types.UBYTE:
         w.append(in_range(value, 0, 0xFF, "ubyte"))
     elif code == types.BYTE:
@@ -232,7 +232,7 @@ def _code_of_raw(value: WrappedBytes) -> int:
 
 
 def _raw_of(value: WrappedBytes, code: int) -> bytes:
-    """The value's bytes: 4 for the format codes 0x7., 8 for 0x8., 16 for 0x9. ."""
+    """Return the value's bytes: 4 for the format codes 0x7., 8 for 0x8., 16 for 0x9. ."""
     size = 1 << ((code >> 4) - 5)
     if len(value.raw) != size:
         raise LocalProtocolError(f"a {type(value).__name__} has {size} bytes, not {len(value.raw)}")
@@ -254,7 +254,7 @@ def _ascii(value: str) -> bytes:
 
 
 def _write_variable(w: BytesWriter, short_code: i64, raw: bytes) -> None:
-    """`short_code` is the format code with one byte of length; that with four is 0x10 above."""
+    """Append a value with its length. `short_code` has one byte of length; the code with four is 0x10 higher."""
     size = i64(len(raw))
     if size <= SHORT_MAX:
         w.append(short_code)
@@ -278,7 +278,10 @@ def write_binary(w: BytesWriter, value: bytes) -> None:
 
 
 def _write_compound(w: BytesWriter, short_code: i64, count: i64, content: bytes) -> None:
-    """A list, map or array of `count` items; the short form has sizes of one byte, which its code counts with them."""
+    """Append a list, map or array of `count` items.
+
+    The short form has a size of one byte, which includes the byte of the count.
+    """
     size = i64(len(content))
     if size < SHORT_MAX and count <= SHORT_MAX:
         w.append(short_code)
@@ -306,8 +309,8 @@ def _map_content(values: dict[object, object], depth: i64) -> bytes:
     return w.getvalue()
 
 
-# How the items of an array are written: the format code for each type with the full width, and with four bytes of
-# length. All items have the same code, and the widest fits them all.
+# The format code for the items of an array by type: full width, or four bytes of length. All items share the code, and
+# the widest fits every item.
 _ARRAY_CODES: Final[dict[str, int]] = {
     "null": types.NULL,
     "boolean": types.BOOLEAN,
@@ -379,7 +382,7 @@ def _not_of(item: object, code: int) -> LocalProtocolError:
 
 
 def _write_item(w: BytesWriter, item: object, code: int, depth: i64) -> None:
-    """An item of an array, without its format code."""
+    """Append an item of an array, without its format code."""
     if isinstance(item, WrappedInt) and _code_of_int(item) == code:
         _write_fixed_int(w, code, item.value)
     elif isinstance(item, WrappedBytes) and _code_of_raw(item) == code:
@@ -415,7 +418,7 @@ def _write_long_compound(w: BytesWriter, count: i64, content: bytes) -> None:
 
 
 def write_fields(w: BytesWriter, fields: Fields, depth: i64 = 1) -> None:
-    """A map whose keys are symbols."""
+    """Append a map with symbols as keys."""
     inner = BytesWriter()
     for key, value in fields.items():
         write_symbol(inner, key)
@@ -424,7 +427,7 @@ def write_fields(w: BytesWriter, fields: Fields, depth: i64 = 1) -> None:
 
 
 def write_string_map(w: BytesWriter, values: dict[str, object]) -> None:
-    """A map whose keys are strings, as application properties have."""
+    """Append a map with strings as keys, such as application properties."""
     inner = BytesWriter()
     for key, value in values.items():
         write_string(inner, key)
@@ -433,7 +436,7 @@ def write_string_map(w: BytesWriter, values: dict[str, object]) -> None:
 
 
 def write_annotations(w: BytesWriter, annotations: Annotations, depth: i64 = 1) -> None:
-    """A map whose keys are symbols (str) and ulongs (int)."""
+    """Append a map with symbols (str) and ulongs (int) as keys."""
     inner = BytesWriter()
     for key, value in annotations.items():
         if isinstance(key, str):
@@ -445,7 +448,7 @@ def write_annotations(w: BytesWriter, annotations: Annotations, depth: i64 = 1) 
 
 
 def write_composite(w: BytesWriter, value: Composite, depth: i64 = 1) -> None:
-    """A described list of the fields up to the last one that is set to something else than its default."""
+    """Append a composite value: a described list of the fields up to the last one that differs from its default."""
     layout = LAYOUTS[value.descriptor]
     w.append(types.DESCRIBED)
     w.append(types.SMALLULONG)
