@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.lease.lease import Lease
-from flintmq.broker.lease.registry import Leases
+from flintmq.broker.lease.registry import LeaseRegistry
 from flintmq.broker.message import PERSISTENT, TRANSIENT, Address, Entry, Message
 from flintmq.broker.ports import Journal, Pages
 from flintmq.broker.queue.base import Recoverable
@@ -137,7 +137,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.tick.now_ms = self.now_ms
         self.queue = ClassicQueue(QUEUE_ID, "/", "q", "classic", True, False, None, {}, self.tick, self.encoder)
         storage = LeaseStorage(self.encoder, pages, self.definitions)
-        self.leases = Leases("/", storage, self.tick, QueueIds(self.following_id))
+        self.leases = LeaseRegistry("/", storage, self.tick, QueueIds(self.following_id))
         self.lease: Lease | None = None
         stored: dict[int, Recoverable] = {QUEUE_ID: self.queue}
         for record in list(self.definitions.leases.values()):

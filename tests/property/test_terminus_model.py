@@ -16,7 +16,7 @@ from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.publishing import STORED, put
 from flintmq.broker.queue.settlement import ACCEPTED, FAILED, REJECTED, RELEASED, Outcome, modified
-from flintmq.broker.terminus.registry import Termini
+from flintmq.broker.terminus.registry import TerminusRegistry
 from flintmq.broker.terminus.terminus import NEVER, SOURCE, TARGET, UNSETTLED_STATE, SourceTerminus, TargetTerminus
 from flintmq.broker.tick import Tick
 from flintmq.storage.definitions.database import DefinitionDatabase
@@ -95,7 +95,7 @@ class TerminusMachine(RuleBasedStateMachine):
         self.writer = RoundWriter(DefinitionDatabase(Path(":memory:")), self.files)
         tick = Tick()
         self.queue = ClassicQueue(QUEUE_ID, "/", "q", "classic", True, False, None, {}, tick, self.encoder)
-        termini = Termini("/", JournalStorage(self.encoder), tick, QueueIds(4))
+        termini = TerminusRegistry("/", JournalStorage(self.encoder), tick, QueueIds(4))
         queues = {QUEUE_ID: self.queue}
         source = termini.restore(self._record(SOURCE_ID, SOURCE), queues)
         target = termini.restore(self._record(TARGET_ID, TARGET), queues)

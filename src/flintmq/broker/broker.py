@@ -13,7 +13,7 @@ from flintmq.broker.access.user import User, check_user_size
 from flintmq.broker.dead_letter.dead_letters import DeadLetters
 from flintmq.broker.dialect import RABBITMQ, Dialect, dialect_named
 from flintmq.broker.exchange.random_source import RandomSource
-from flintmq.broker.exchange.registry import Exchanges
+from flintmq.broker.exchange.registry import ExchangeRegistry
 from flintmq.broker.ports import (
     Definitions,
     LimitRecord,
@@ -54,7 +54,7 @@ class Broker:
         self.secrets: dict[str, bytes] = {}
         self._ids = QueueIds(1)
         self._random = RandomSource(seed)
-        self._exchanges: dict[str, Exchanges] = {}
+        self._exchanges: dict[str, ExchangeRegistry] = {}
         self.tick.pages = storage.pages
         self._dead_letters = DeadLetters(self.tick, self._exchanges, storage.journal)
 

@@ -13,9 +13,9 @@ from flintmq.broker.counters.traffic import Traffic
 from flintmq.broker.delayed.messages import WAITING_PREFIX, DelayedMessages
 from flintmq.broker.dialect import Dialect, dialect_named
 from flintmq.broker.exchange.random_source import RandomSource
-from flintmq.broker.exchange.registry import Exchanges
+from flintmq.broker.exchange.registry import ExchangeRegistry
 from flintmq.broker.exchange.routing import Route
-from flintmq.broker.lease.registry import Leases
+from flintmq.broker.lease.registry import LeaseRegistry
 from flintmq.broker.message import Message, Table
 from flintmq.broker.policy.change import PolicyChange
 from flintmq.broker.policy.policies import Policies
@@ -26,8 +26,8 @@ from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.publishing import put, put_at_once
 from flintmq.broker.queue.stream import StreamQueue
-from flintmq.broker.stage.registry import Stages
-from flintmq.broker.terminus.registry import Termini
+from flintmq.broker.stage.registry import StageRegistry
+from flintmq.broker.terminus.registry import TerminusRegistry
 from flintmq.broker.tick import Tick
 
 
@@ -78,17 +78,17 @@ class VHost:
         # The exclusive queues of each connection.
         self._exclusive: dict[object, dict[Queue, None]] = {}
         self.policies = Policies()
-        self.exchanges = Exchanges(
+        self.exchanges = ExchangeRegistry(
             name, self.queues, self.replies, storage, tick, self.policies.alternate, self.deliver, dialect, chance
         )
         self.router = self.exchanges.router
         self._delayed = DelayedMessages(name, storage, tick, ids, self.exchanges)
         self.exchanges.waiting = self._delayed
         # Termini that outlive their links.
-        self.termini = Termini(name, storage, tick, ids)
-        self.leases = Leases(name, storage, tick, ids)
+        self.termini = TerminusRegistry(name, storage, tick, ids)
+        self.leases = LeaseRegistry(name, storage, tick, ids)
         # Staged publishes.
-        self.stages = Stages(name, storage, tick, ids, self.deliver)
+        self.stages = StageRegistry(name, storage, tick, ids, self.deliver)
         self._storage = storage
         # An attribute of its own, since every message uses it.
         self._journal = storage.journal

@@ -13,7 +13,7 @@ from flintmq.base.values import Timestamp
 from flintmq.base.work import WORK
 from flintmq.broker.bounds import short
 from flintmq.broker.dead_letter.held import LETTER_BYTES_PER_TICK, LETTERS_PER_TICK, HeldLetters
-from flintmq.broker.exchange.registry import Exchanges
+from flintmq.broker.exchange.registry import ExchangeRegistry
 from flintmq.broker.message import Address, Message, Table
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import Queue
@@ -39,7 +39,7 @@ _OTHERS_MAX: Final = TABLE_ENTRIES_MAX - 8
 class DeadLetters:
     """Publishes the dead letters of all queues. `exchanges` has each virtual host's exchange registry, by name."""
 
-    def __init__(self, tick: Tick, exchanges: dict[str, Exchanges], journal: Journal) -> None:
+    def __init__(self, tick: Tick, exchanges: dict[str, ExchangeRegistry], journal: Journal) -> None:
         self._tick = tick
         self._exchanges = exchanges
         self._journal = journal

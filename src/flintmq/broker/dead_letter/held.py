@@ -11,7 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.broker.exchange.registry import Exchanges
+from flintmq.broker.exchange.registry import ExchangeRegistry
 from flintmq.broker.message import Message
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import Queue
@@ -56,7 +56,7 @@ class HeldLetters(Timed):
     `exchanges` has the exchange registry of every virtual host, by name.
     """
 
-    def __init__(self, tick: Tick, exchanges: dict[str, Exchanges], journal: Journal) -> None:
+    def __init__(self, tick: Tick, exchanges: dict[str, ExchangeRegistry], journal: Journal) -> None:
         super().__init__()
         self._tick = tick
         self._exchanges = exchanges

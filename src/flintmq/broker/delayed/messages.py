@@ -5,7 +5,7 @@ from typing import Final, final
 
 from flintmq.broker.delayed.queue import HIDDEN_KEYS_HEADER, DelayedQueue
 from flintmq.broker.exchange.delayed import DelayedExchange, Waiting
-from flintmq.broker.exchange.registry import Exchanges
+from flintmq.broker.exchange.registry import ExchangeRegistry
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import QueueRecord, Storage
 from flintmq.broker.queue.base import Queue
@@ -22,7 +22,7 @@ DELAY_HEADER: Final = "x-delay"
 class DelayedMessages(Waiting):
     """The delayed messages of one virtual host."""
 
-    def __init__(self, vhost: str, storage: Storage, tick: Tick, ids: QueueIds, exchanges: Exchanges) -> None:
+    def __init__(self, vhost: str, storage: Storage, tick: Tick, ids: QueueIds, exchanges: ExchangeRegistry) -> None:
         self._vhost = vhost
         self._storage = storage
         self._tick = tick

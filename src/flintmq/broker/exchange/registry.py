@@ -38,7 +38,7 @@ Deliver = Callable[[Message, list[Queue]], int]
 
 
 @final
-class Exchanges:
+class ExchangeRegistry:
     """The exchanges of a virtual host. `queues` and `replies` are its queues by name, for the default exchange.
 
     `router` is told of every change. `deliver` puts a message on queues, for exchanges that send messages by

@@ -30,7 +30,7 @@ from flintmq.broker.queue.runs import Runs
 from flintmq.broker.timers import NEVER, Timed
 
 if TYPE_CHECKING:
-    from flintmq.broker.lease.registry import Leases
+    from flintmq.broker.lease.registry import LeaseRegistry
 
 # The epochs of a lease begin with its id, so that they are higher than those of an earlier lease of the same name.
 _EPOCHS_BITS: Final = 32
@@ -120,7 +120,7 @@ class Lease(Timed, Recoverable, EntryHolder):
     program says so check it: a batch of which nothing was fetched has not been read.
     """
 
-    def __init__(self, record: LeaseRecord, queue: EntryQueue, leases: "Leases") -> None:
+    def __init__(self, record: LeaseRecord, queue: EntryQueue, leases: "LeaseRegistry") -> None:
         super().__init__()
         self.record = record
         self.queue = queue

@@ -16,7 +16,7 @@ from flintmq.broker.tick import Tick
 
 
 @final
-class Leases:
+class LeaseRegistry:
     def __init__(self, vhost: str, storage: Storage, tick: Tick, ids: QueueIds) -> None:
         self.journal = storage.journal
         self.pages = storage.pages

@@ -6,7 +6,7 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.broker.exchange.base import Exchange
-from flintmq.broker.exchange.registry import Exchanges
+from flintmq.broker.exchange.registry import ExchangeRegistry
 from flintmq.broker.policy.policies import Policies
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.tick import SteppedWork
@@ -20,7 +20,7 @@ class PolicyChange(SteppedWork):
     """
 
     def __init__(
-        self, queues: list[Queue], exchanges: Exchanges, policies: Policies, concerns: Callable[[str, str], bool]
+        self, queues: list[Queue], exchanges: ExchangeRegistry, policies: Policies, concerns: Callable[[str, str], bool]
     ) -> None:
         self._policies = policies
         self._concerns = concerns

@@ -17,7 +17,7 @@ from flintmq.broker.tick import Tick
 
 
 @final
-class Stages:
+class StageRegistry:
     """The stages of a virtual host. `deliver` puts a message on queues."""
 
     def __init__(

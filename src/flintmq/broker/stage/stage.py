@@ -36,7 +36,7 @@ from flintmq.broker.tap import Client
 from flintmq.broker.tick import SteppedWork
 
 if TYPE_CHECKING:
-    from flintmq.broker.stage.registry import Stages
+    from flintmq.broker.stage.registry import StageRegistry
 
 _STATE: Final = b"s"
 _BEGIN: Final = b"b"
@@ -94,7 +94,7 @@ class StagedCopies(Recoverable):
 
 @final
 class Stage(Recoverable, SteppedWork):
-    def __init__(self, record: StageRecord, stages: "Stages") -> None:
+    def __init__(self, record: StageRecord, stages: "StageRegistry") -> None:
         self.record = record
         # Higher than the epochs of an earlier stage of the same name: an id is never used twice.
         self.epoch: i64 = record.id << _EPOCHS_BITS

@@ -18,7 +18,7 @@ _Key = tuple[str, str, str]
 
 
 @final
-class Termini:
+class TerminusRegistry:
     def __init__(self, vhost: str, storage: Storage, tick: Tick, ids: QueueIds) -> None:
         self.sources: dict[_Key, SourceTerminus] = {}
         self.targets: dict[_Key, TargetTerminus] = {}

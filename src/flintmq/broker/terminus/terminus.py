@@ -25,7 +25,7 @@ from flintmq.broker.queue.settlement import Outcome
 from flintmq.broker.timers import Timed
 
 if TYPE_CHECKING:
-    from flintmq.broker.terminus.registry import Termini
+    from flintmq.broker.terminus.registry import TerminusRegistry
 
 SOURCE: Final = "source"
 TARGET: Final = "target"
@@ -62,7 +62,7 @@ class DetachedLink:
 class Terminus(Timed, Recoverable):
     """A link terminus. `link` uses it, over `session` and `connection`. A suspended terminus keeps the last two."""
 
-    def __init__(self, record: TerminusRecord, termini: "Termini") -> None:
+    def __init__(self, record: TerminusRecord, termini: "TerminusRegistry") -> None:
         super().__init__()
         self.record = record
         self.link: object | None = None
@@ -234,7 +234,7 @@ class SourceTerminus(Terminus, EntryHolder):
     It has acquired the entries of its deliveries, from one queue or several.
     """
 
-    def __init__(self, record: TerminusRecord, termini: "Termini") -> None:
+    def __init__(self, record: TerminusRecord, termini: "TerminusRegistry") -> None:
         super().__init__(record, termini)
         self.unsettled: dict[bytes, Held] = {}
         # The number of the last delivery, from which its tag was made. A restart does not know it.
@@ -514,7 +514,7 @@ class Received:
 class TargetTerminus(Terminus, PartialMessageHolder):
     """A target, by which the broker receives. `unsettled` are deliveries by tag, in the order they began."""
 
-    def __init__(self, record: TerminusRecord, termini: "Termini") -> None:
+    def __init__(self, record: TerminusRecord, termini: "TerminusRegistry") -> None:
         super().__init__(record, termini)
         self.unsettled: dict[bytes, Received] = {}
 

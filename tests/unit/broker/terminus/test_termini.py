@@ -12,7 +12,7 @@ from flintmq.broker.ports import VHostRecord
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.seen import Seen
 from flintmq.broker.queue.settlement import ACCEPTED, RELEASED, modified
-from flintmq.broker.terminus.registry import Termini
+from flintmq.broker.terminus.registry import TerminusRegistry
 from flintmq.broker.terminus.terminus import (
     CONFIGURATION,
     CONNECTION_CLOSE,
@@ -54,7 +54,7 @@ class World:
         return self.vhost.queues["q"]
 
     @property
-    def termini(self) -> Termini:
+    def termini(self) -> TerminusRegistry:
         return self.vhost.termini
 
     def source(self, durability: int = UNSETTLED_STATE, expiry: str = NEVER, timeout_ms: int = 0) -> SourceTerminus:
