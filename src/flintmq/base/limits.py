@@ -105,7 +105,7 @@ ASKING_WORK_UNITS: Final = MESSAGE_WORK_UNITS // 2
 # The work per tick for matching messages with consumers' selectors, beyond the last dispatch.
 DISPATCH_WORK_UNITS: Final = 2 * TICK_WORK_UNITS
 # The work for a dead letter without decoding its headers: encoding new headers, and routing.
-LETTER_WORK_UNITS: Final = 16
+DEAD_LETTER_WORK_UNITS: Final = 16
 # The bytes of headers that are decoded per unit; a table of small values has four values in them.
 DECODED_BYTES_PER_UNIT: Final = 16
 # The work for a method other than publish and ack: decoding, lookup, answer. 1,024 of them fit in a tick.

@@ -296,9 +296,9 @@ class Broker:
         """The number of dead letters that wait to be published."""
         return len(self.tick.dead_letters)
 
-    def publish_given_up(self, since: int) -> None:
+    def publish_dead_letters_since(self, since: int) -> None:
         """Publish dead letters that consumers caused, of those behind the first `since`, in the open journal group."""
-        self._dead_letters.publish_given_up(since)
+        self._dead_letters.publish_since(since)
 
     def _dispatch_ready(self) -> bool:
         ready, in_turn = self.tick.ready, self.tick.in_turn

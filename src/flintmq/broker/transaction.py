@@ -168,7 +168,7 @@ class Transaction:
                 settlement.apply()
             # Dead letters of rejected messages are part of the group. Without it a crash would return the messages to
             # their queues.
-            broker.publish_given_up(before)
+            broker.publish_dead_letters_since(before)
         finally:
             journal.end_group()
 

@@ -8,11 +8,11 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.limits import DISPATCH_WORK_UNITS, LETTER_WORK_UNITS, TABLE_ENTRIES_MAX
+from flintmq.base.limits import DEAD_LETTER_WORK_UNITS, DISPATCH_WORK_UNITS, TABLE_ENTRIES_MAX
 from flintmq.base.values import Timestamp
 from flintmq.base.work import WORK
 from flintmq.broker.bounds import short
-from flintmq.broker.dead_letter.held import LETTER_BYTES_PER_TICK, LETTERS_PER_TICK, HeldLetters
+from flintmq.broker.dead_letter.held import DEAD_LETTER_BYTES_PER_TICK, DEAD_LETTERS_PER_TICK, HeldDeadLetters
 from flintmq.broker.exchange.registry import ExchangeRegistry
 from flintmq.broker.message import Address, Message, Table
 from flintmq.broker.ports import Journal
@@ -32,7 +32,7 @@ _DELIVERY_COUNT: Final = "x-delivery-count"
 _FIRST: Final = ("x-first-death-exchange", "x-first-death-queue", "x-first-death-reason")
 _LAST: Final = ("x-last-death-exchange", "x-last-death-queue", "x-last-death-reason")
 # The number of other headers that a table can hold beside the history and the delivery count.
-_OTHERS_MAX: Final = TABLE_ENTRIES_MAX - 8
+_OTHER_HEADERS_MAX: Final = TABLE_ENTRIES_MAX - 8
 
 
 @final
@@ -43,44 +43,44 @@ class DeadLetters:
         self._tick = tick
         self._exchanges = exchanges
         self._journal = journal
-        self._held = HeldLetters(tick, exchanges, journal)
+        self._held = HeldDeadLetters(tick, exchanges, journal)
 
     def publish(self) -> bool:
         """Publish waiting dead letters. Returns True if some are left for the next tick."""
-        letters = self._tick.dead_letters
-        left: i64 = LETTERS_PER_TICK
-        bytes_left: i64 = LETTER_BYTES_PER_TICK
+        dead_letters = self._tick.dead_letters
+        left: i64 = DEAD_LETTERS_PER_TICK
+        bytes_left: i64 = DEAD_LETTER_BYTES_PER_TICK
         self._journal.begin_group()
         try:
-            self._held.fill()
+            self._held.retry()
             self._publish_discarded()
             enough = WORK.spent + DISPATCH_WORK_UNITS
-            while letters and left > 0 and bytes_left > 0 and WORK.spent < enough:
-                letter = letters.popleft()
-                self._publish(letter)
+            while dead_letters and left > 0 and bytes_left > 0 and WORK.spent < enough:
+                dead_letter = dead_letters.popleft()
+                self._publish(dead_letter)
                 self._publish_discarded()
                 left -= 1
-                bytes_left -= len(letter.entry.message.body)
+                bytes_left -= len(dead_letter.entry.message.body)
         finally:
             self._journal.end_group()
-        return bool(letters) or bool(self._tick.roomy)
+        return bool(dead_letters) or bool(self._tick.roomy)
 
-    def publish_given_up(self, since: int) -> None:
+    def publish_since(self, since: int) -> None:
         """Publish dead letters that cannot wait for the next tick.
 
         These are the messages that no queue keeps any more, and, of the dead letters behind the first `since`, those
         that consumers caused. The messages of all others stay on their queues until they are published.
         """
         self._publish_discarded()
-        letters = self._tick.dead_letters
-        newer = [letters.pop() for _ in range(len(letters) - since)]
+        dead_letters = self._tick.dead_letters
+        newer = [dead_letters.pop() for _ in range(len(dead_letters) - since)]
         newer.reverse()
-        for letter in newer:
-            if letter.reason in _BY_CONSUMERS:
-                self._publish(letter)
+        for dead_letter in newer:
+            if dead_letter.reason in _BY_CONSUMERS:
+                self._publish(dead_letter)
                 self._publish_discarded()
             else:
-                letters.append(letter)
+                dead_letters.append(dead_letter)
 
     def _publish_discarded(self) -> None:
         """Publish the dead letters of discarded messages, all in this tick.
@@ -91,45 +91,45 @@ class DeadLetters:
         while discarded:
             self._publish(discarded.popleft())
 
-    def _publish(self, letter: DeadLetter) -> None:
-        WORK.spent += LETTER_WORK_UNITS
-        queue = letter.queue
+    def _publish(self, dead_letter: DeadLetter) -> None:
+        WORK.spent += DEAD_LETTER_WORK_UNITS
+        queue = dead_letter.queue
         exchange = queue.settings.dead_letter_exchange
         exchanges = self._exchanges.get(queue.vhost)
-        message = letter.entry.message
+        message = dead_letter.entry.message
         targets: list[Queue] = []
         strategy = "disabled"
         if exchange is not None and exchanges is not None and exchange in exchanges.by_name:
             strategy = "at_least_once" if queue.settings.dead_letters_at_least_once else "at_most_once"
             headers = message.codec.headers(message.properties)
-            copies = _copies(headers)
-            deaths = _buried(headers, letter, [message.address.routing_key, *copies], self._tick.now_ms)
+            copies = _cc_keys(headers)
+            deaths = _with_death(headers, dead_letter, [message.address.routing_key, *copies], self._tick.now_ms)
             if queue.settings.dead_letter_key is not None:
                 headers.pop("CC", None)
                 copies = []
-            message = self._copy(letter, exchange, headers)
+            message = self._dead_letter_message(dead_letter, exchange, headers)
             found = exchanges.router.queues_from(
                 exchanges.find(exchange), [message.address.routing_key, *copies], message
             )
             targets = [target for target in found if not _is_cycle(target, deaths)]
-        self._tick.churn.dead_lettered(queue.kind, strategy, letter.reason)
+        self._tick.churn.dead_lettered(queue.kind, strategy, dead_letter.reason)
         if exchange is not None and queue.settings.dead_letters_at_least_once:
-            self._insist(letter, message, targets)
+            self._publish_at_least_once(dead_letter, message, targets)
             return
         put(targets, message, self._journal)
-        queue.drop(letter.entry)
+        queue.drop(dead_letter.entry)
 
-    def _copy(self, letter: DeadLetter, exchange: str, headers: Table) -> Message:
+    def _dead_letter_message(self, dead_letter: DeadLetter, exchange: str, headers: Table) -> Message:
         """Return the message for the dead letter exchange, with these headers."""
-        original = letter.entry.message
+        original = dead_letter.entry.message
         codec = original.codec
-        new_key = letter.queue.settings.dead_letter_key
-        _wait_no_more(headers)
+        new_key = dead_letter.queue.settings.dead_letter_key
+        _negate_delay(headers)
         properties = codec.edited(original.properties, headers, False)
         if 0 < codec.properties_max < len(properties):
             _shorten(headers)
             properties = codec.edited(original.properties, headers, False)
-        failures = int(letter.entry.returns)
+        failures = int(dead_letter.entry.returns)
         if failures > 0:
             properties = codec.failed(properties, failures)
         return Message(
@@ -141,48 +141,48 @@ class DeadLetters:
             self._tick.now_ms,
         )
 
-    def _insist(self, letter: DeadLetter, message: Message, targets: list[Queue]) -> None:
+    def _publish_at_least_once(self, dead_letter: DeadLetter, message: Message, targets: list[Queue]) -> None:
         """Publish at least once: settle the dead letter when all targets have it.
 
         Targets that took it when it was routed before are left out.
         """
         held = self._held
-        taken = letter.taken or []
+        taken = dead_letter.taken or []
         targets = [target for target in targets if target not in taken]
-        free = [target for target in targets if not held.is_awaited(target)]
+        free = [target for target in targets if not held.has_waiting(target)]
         lacking = put_where_taken(free, message, self._journal)
         for target in free:
             if target not in lacking:
-                letter.has_taken(target)
-        lacking += [target for target in targets if held.is_awaited(target)]
-        if lacking or not letter.taken:
-            held.hold(letter, message, lacking)
+                dead_letter.has_taken(target)
+        lacking += [target for target in targets if held.has_waiting(target)]
+        if lacking or not dead_letter.taken:
+            held.hold(dead_letter, message, lacking)
         else:
-            letter.queue.drop(letter.entry)
+            dead_letter.queue.drop(dead_letter.entry)
 
 
-def _wait_no_more(headers: Table) -> None:
+def _negate_delay(headers: Table) -> None:
     """Negate a delay header: the delay is over, and consumers still see its length, as after a delayed exchange."""
     delay = headers.get("x-delay")
     if isinstance(delay, int) and not isinstance(delay, bool) and delay > 0:
         headers["x-delay"] = -delay
 
 
-def _copies(headers: Table) -> list[str]:
+def _cc_keys(headers: Table) -> list[str]:
     """Return the further routing keys in CC. The BCC header was removed when the message was routed."""
     listed = headers.get("CC")
     return [key for key in listed if isinstance(key, str)] if isinstance(listed, list) else []
 
 
-def _buried(headers: Table, letter: DeadLetter, keys: list[str], now_ms: i64) -> list[Table]:
+def _with_death(headers: Table, dead_letter: DeadLetter, keys: list[str], now_ms: i64) -> list[Table]:
     """Write this death into the headers. Returns all deaths, the latest first."""
-    if letter.entry.message.origin != 0:
+    if dead_letter.entry.message.origin != 0:
         # The message comes directly from a client, which may have copied these headers from another message.
         for field in (_DEATHS, *_FIRST, _DELIVERY_COUNT):
             headers.pop(field, None)
     listed = headers.get(_DEATHS)
     deaths: list[Table] = [death for death in listed if isinstance(death, dict)] if isinstance(listed, list) else []
-    name, reason, message = letter.queue.name, letter.reason, letter.entry.message
+    name, reason, message = dead_letter.queue.name, dead_letter.reason, dead_letter.entry.message
     death: Table | None = None
     for known in deaths:
         if known.get("queue") == name and known.get("reason") == reason:
@@ -223,10 +223,10 @@ def _buried(headers: Table, letter: DeadLetter, keys: list[str], now_ms: i64) ->
 
 def _make_room(headers: Table) -> None:
     """Drop headers that a publisher put last if the history would make the table too large."""
-    if len(headers) > _OTHERS_MAX:
+    if len(headers) > _OTHER_HEADERS_MAX:
         own = (_DEATHS, _DELIVERY_COUNT, *_FIRST, *_LAST)
         others = [field for field in headers if field not in own]
-        for field in others[_OTHERS_MAX:]:
+        for field in others[_OTHER_HEADERS_MAX:]:
             del headers[field]
 
 

@@ -21,19 +21,19 @@ from flintmq.broker.tick import DeadLetter, Tick
 from flintmq.broker.timers import Timed
 
 # The interval, in ms, of the check whether routes or settings of dead letters have changed.
-_LOOK_MS: Final = 10_000
+_CHECK_MS: Final = 10_000
 # Dead letters per tick, for new and for held ones separately: others get their turn in between.
-LETTERS_PER_TICK: Final = 4_096
+DEAD_LETTERS_PER_TICK: Final = 4_096
 # Bytes of bodies in one block of the journal, not counting the last dead letter.
-LETTER_BYTES_PER_TICK: Final = 16 * 1024 * 1024
+DEAD_LETTER_BYTES_PER_TICK: Final = 16 * 1024 * 1024
 
 
 @final
-class HeldLetter:
+class HeldDeadLetter:
     """A dead letter that waits. The queues in `lacking` are to get `message`; without any, it had no target."""
 
-    def __init__(self, letter: DeadLetter, message: Message, lacking: list[Queue]) -> None:
-        self.letter = letter
+    def __init__(self, dead_letter: DeadLetter, message: Message, lacking: list[Queue]) -> None:
+        self.dead_letter = dead_letter
         self.message = message
         self.lacking = lacking
         self.is_over = False
@@ -46,11 +46,11 @@ class _Source:
     def __init__(self, version: i64, settings: QueueSettings) -> None:
         self.version: i64 = version
         self.settings = settings
-        self.letters: dict[HeldLetter, None] = {}
+        self.dead_letters: dict[HeldDeadLetter, None] = {}
 
 
 @final
-class HeldLetters(Timed):
+class HeldDeadLetters(Timed):
     """Holds dead letters until their targets accept them.
 
     `exchanges` has the exchange registry of every virtual host, by name.
@@ -63,22 +63,22 @@ class HeldLetters(Timed):
         self._journal = journal
         self._sources: dict[Queue, _Source] = {}
         # Dead letters that a target refused, in order.
-        self._targets: dict[Queue, deque[HeldLetter]] = {}
+        self._targets: dict[Queue, deque[HeldDeadLetter]] = {}
         # Dead letters that are larger than a target accepts.
-        self._oversized: dict[Queue, list[HeldLetter]] = {}
+        self._oversized: dict[Queue, list[HeldDeadLetter]] = {}
 
-    def is_awaited(self, target: Queue) -> bool:
+    def has_waiting(self, target: Queue) -> bool:
         """Whether dead letters wait for room in this queue: further ones have to wait behind them."""
         return target in self._targets
 
-    def hold(self, letter: DeadLetter, message: Message, lacking: list[Queue]) -> None:
-        queue = letter.queue
-        held = HeldLetter(letter, message, lacking)
+    def hold(self, dead_letter: DeadLetter, message: Message, lacking: list[Queue]) -> None:
+        queue = dead_letter.queue
+        held = HeldDeadLetter(dead_letter, message, lacking)
         source = self._sources.get(queue)
         if source is None:
             source = _Source(self._version_of(queue), queue.settings)
             self._sources[queue] = source
-        source.letters[held] = None
+        source.dead_letters[held] = None
         for target in lacking:
             if _is_oversized(message, target):
                 self._oversized.setdefault(target, []).append(held)
@@ -89,7 +89,7 @@ class HeldLetters(Timed):
                 self._targets[target] = waiting
                 target.await_room()
             waiting.append(held)
-        self._tick.timers.at(self._tick.now_ms + _LOOK_MS, self)
+        self._tick.timers.at(self._tick.now_ms + _CHECK_MS, self)
 
     def _version_of(self, queue: Queue) -> i64:
         exchanges = self._exchanges.get(queue.vhost)
@@ -97,14 +97,14 @@ class HeldLetters(Timed):
 
     # -- room ---------------------------------------------------------------------------------------------------
 
-    def fill(self) -> None:
+    def retry(self) -> None:
         """Put held dead letters on the targets that may have room.
 
         A target that could take more stays in the tick's list.
         """
         roomy = self._tick.roomy
-        left: i64 = LETTERS_PER_TICK
-        bytes_left: i64 = LETTER_BYTES_PER_TICK
+        left: i64 = DEAD_LETTERS_PER_TICK
+        bytes_left: i64 = DEAD_LETTER_BYTES_PER_TICK
         for target in [roomy.popleft() for _ in range(len(roomy))]:
             waiting = self._targets.get(target)
             if waiting is None:
@@ -113,15 +113,15 @@ class HeldLetters(Timed):
                 held = waiting[0]
                 if not held.is_over:
                     if target.gone:
-                        self._lacks_no_more(held, target)
+                        self._remove_target(held, target)
                     elif put_where_taken([target], held.message, self._journal):
                         if not _is_oversized(held.message, target):
                             break
                         self._oversized.setdefault(target, []).append(held)
                         left -= 1
                     else:
-                        held.letter.has_taken(target)
-                        self._lacks_no_more(held, target)
+                        held.dead_letter.has_taken(target)
+                        self._remove_target(held, target)
                         left -= 1
                         bytes_left -= len(held.message.body)
                 waiting.popleft()
@@ -132,35 +132,35 @@ class HeldLetters(Timed):
             else:
                 roomy.append(target)
 
-    def _lacks_no_more(self, held: HeldLetter, target: Queue) -> None:
+    def _remove_target(self, held: HeldDeadLetter, target: Queue) -> None:
         held.lacking.remove(target)
         if held.lacking:
             return
         held.is_over = True
-        letter = held.letter
-        source = self._sources[letter.queue]
-        del source.letters[held]
-        if not source.letters:
-            del self._sources[letter.queue]
-        if letter.taken:
-            letter.queue.drop(letter.entry)
+        dead_letter = held.dead_letter
+        source = self._sources[dead_letter.queue]
+        del source.dead_letters[held]
+        if not source.dead_letters:
+            del self._sources[dead_letter.queue]
+        if dead_letter.taken:
+            dead_letter.queue.drop(dead_letter.entry)
         else:
             # All its targets were deleted.
-            self._tick.dead_letters.append(letter)
+            self._tick.dead_letters.append(dead_letter)
 
     # -- change -------------------------------------------------------------------------------------------------
 
     def on_due(self, now_ms: i64) -> None:
         for queue, source in list(self._sources.items()):
             if queue.gone or queue.vhost not in self._exchanges:
-                for held in source.letters:
-                    queue.drop(held.letter.entry)
+                for held in source.dead_letters:
+                    queue.drop(held.dead_letter.entry)
             elif source.version != self._version_of(queue) or source.settings is not queue.settings:
-                for held in source.letters:
-                    self._tick.dead_letters.append(held.letter)
+                for held in source.dead_letters:
+                    self._tick.dead_letters.append(held.dead_letter)
             else:
                 continue
-            for held in source.letters:
+            for held in source.dead_letters:
                 held.is_over = True
             del self._sources[queue]
         oversized = self._oversized
@@ -176,7 +176,7 @@ class HeldLetters(Timed):
             else:
                 del self._targets[target]
         if self._sources:
-            self._tick.timers.at(now_ms + _LOOK_MS, self)
+            self._tick.timers.at(now_ms + _CHECK_MS, self)
 
 
 def _is_oversized(message: Message, target: Queue) -> bool:

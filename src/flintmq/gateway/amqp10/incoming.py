@@ -367,7 +367,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             if self._tick.discarded:
                 # A full queue did not even begin to keep it: its dead letters are there together with its outcome.
                 broker = self.session.gateway.broker
-                broker.publish_given_up(broker.dead_letter_count)
+                broker.publish_dead_letters_since(broker.dead_letter_count)
             outcome = delivery.mark
             if not delivery.is_settled and isinstance(outcome, Outcome):
                 terminus.received(tag, encoded_state(outcome))

@@ -408,7 +408,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         try:
             held = terminus.settle(tag, outcome)
             if broker.dead_letter_count > before:
-                broker.publish_given_up(before)
+                broker.publish_dead_letters_since(before)
         finally:
             journal.end_group()
         return held
