@@ -10,7 +10,7 @@ from flintmq.broker.access.connection import Connection
 from flintmq.broker.access.limits import Limits, check_vhost_queues
 from flintmq.broker.bounds import check_arguments, check_room, name_fault, value_fault
 from flintmq.broker.counters.traffic import Traffic
-from flintmq.broker.delayed.messages import WAITING_PREFIX, DelayedMessages
+from flintmq.broker.delayed.messages import DELAYED_QUEUE_PREFIX, DelayedMessages
 from flintmq.broker.dialect import Dialect, dialect_named
 from flintmq.broker.exchange.random_source import RandomSource
 from flintmq.broker.exchange.registry import ExchangeRegistry
@@ -83,7 +83,7 @@ class VHost:
         )
         self.router = self.exchanges.router
         self._delayed = DelayedMessages(name, storage, tick, ids, self.exchanges)
-        self.exchanges.waiting = self._delayed
+        self.exchanges.delayed_queues = self._delayed
         # Termini that outlive their links.
         self.termini = TerminusRegistry(name, storage, tick, ids)
         self.leases = LeaseRegistry(name, storage, tick, ids)
@@ -356,7 +356,7 @@ class VHost:
     # -- start-up -----------------------------------------------------------------------------------------------
 
     def restore_queue(self, record: QueueRecord) -> Queue:
-        if record.name.startswith(WAITING_PREFIX):
+        if record.name.startswith(DELAYED_QUEUE_PREFIX):
             return self._delayed.restore(record)
         return self._make_queue(record.id, record.name, True, record.auto_delete, None, record.arguments)
 

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final, final
 
 from flintmq.broker.delayed.queue import HIDDEN_KEYS_HEADER, DelayedQueue
-from flintmq.broker.exchange.delayed import DelayedExchange, Waiting
+from flintmq.broker.exchange.delayed import DelayedExchange, DelayedQueues
 from flintmq.broker.exchange.registry import ExchangeRegistry
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import QueueRecord, Storage
@@ -14,12 +14,12 @@ from flintmq.broker.queue.publishing import put
 from flintmq.broker.tick import Tick
 
 # The prefix of the queues' names in the definitions. Clients cannot declare names that begin like this.
-WAITING_PREFIX: Final = "amq.delayed."
+DELAYED_QUEUE_PREFIX: Final = "amq.delayed."
 DELAY_HEADER: Final = "x-delay"
 
 
 @final
-class DelayedMessages(Waiting):
+class DelayedMessages(DelayedQueues):
     """The delayed messages of one virtual host."""
 
     def __init__(self, vhost: str, storage: Storage, tick: Tick, ids: QueueIds, exchanges: ExchangeRegistry) -> None:
@@ -31,7 +31,7 @@ class DelayedMessages(Waiting):
         self._queues: dict[str, DelayedQueue] = {}
 
     def make(self, exchange: DelayedExchange) -> Queue:
-        name = WAITING_PREFIX + exchange.name
+        name = DELAYED_QUEUE_PREFIX + exchange.name
         queue_id = self._ids.take()
         queue = self._add(queue_id, name, exchange)
         if exchange.durable:
@@ -40,10 +40,10 @@ class DelayedMessages(Waiting):
 
     def restore(self, record: QueueRecord) -> DelayedQueue:
         """Restore a queue at start-up, after the exchanges."""
-        exchange = self._exchanges.find(record.name.removeprefix(WAITING_PREFIX))
+        exchange = self._exchanges.find(record.name.removeprefix(DELAYED_QUEUE_PREFIX))
         assert isinstance(exchange, DelayedExchange)
         queue = self._add(record.id, record.name, exchange)
-        exchange.waiting = queue
+        exchange.delayed_queue = queue
         return queue
 
     def _add(self, queue_id: int, name: str, exchange: DelayedExchange) -> DelayedQueue:
@@ -52,7 +52,7 @@ class DelayedMessages(Waiting):
         self._queues[exchange.name] = queue
         return queue
 
-    def ended(self, exchange: DelayedExchange) -> None:
+    def exchange_deleted(self, exchange: DelayedExchange) -> None:
         queue = self._queues.pop(exchange.name)
         queue.delete()
         if queue.durable:

@@ -18,7 +18,7 @@ DELAYED_TYPE: Final = "x-delayed-type"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Waiting:
+class DelayedQueues:
     """Holds messages of delayed exchanges until they are due, as durably as the messages are persistent."""
 
     @abstractmethod
@@ -26,7 +26,7 @@ class Waiting:
         """Create the queue that holds the messages of a new exchange."""
 
     @abstractmethod
-    def ended(self, exchange: "DelayedExchange") -> None:
+    def exchange_deleted(self, exchange: "DelayedExchange") -> None:
         """Delete the queue of a deleted exchange, with the messages in it."""
 
 
@@ -50,7 +50,7 @@ class DelayedExchange(Exchange):
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
         self.underlying = underlying
         self.asks_all = underlying.asks_all
-        self.waiting: Queue | None = None
+        self.delayed_queue: Queue | None = None
         underlying.bindings = self.bindings
 
     def check(self) -> None:
@@ -77,6 +77,6 @@ class DelayedExchange(Exchange):
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         assert message is not None
         options = message.options
-        if self.waiting is not None and (options.delay_ms > 0 or options.until_ms > 0 or options.is_command):
-            return [Binding(self, self.waiting, keys[0], {})]
+        if self.delayed_queue is not None and (options.delay_ms > 0 or options.until_ms > 0 or options.is_command):
+            return [Binding(self, self.delayed_queue, keys[0], {})]
         return self.underlying.match(keys, message)

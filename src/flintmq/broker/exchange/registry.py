@@ -12,7 +12,7 @@ from flintmq.broker.dialect import Dialect
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.exchange.bindings import Bindings
 from flintmq.broker.exchange.default import DefaultExchange
-from flintmq.broker.exchange.delayed import DelayedExchange, Waiting
+from flintmq.broker.exchange.delayed import DelayedExchange, DelayedQueues
 from flintmq.broker.exchange.random_source import RandomSource
 from flintmq.broker.exchange.routing import Router
 from flintmq.broker.exchange.types import check_type, make_exchange
@@ -69,7 +69,7 @@ class ExchangeRegistry:
         self._alternate_of = alternate_of
         self._deliver = deliver
         # Holds the messages of delayed exchanges. The virtual host sets it.
-        self.waiting: Waiting
+        self.delayed_queues: DelayedQueues
         for name, kind in PREDECLARED:
             self._add(make_exchange(vhost, name, kind, True, False, False, {}, chance))
         # The broker publishes its traces to this exchange.
@@ -110,7 +110,7 @@ class ExchangeRegistry:
         exchange.alternate = args.alternate_exchange(name, self._vhost, arguments)
         exchange.check()
         if isinstance(exchange, DelayedExchange):
-            exchange.waiting = self.waiting.make(exchange)
+            exchange.delayed_queue = self.delayed_queues.make(exchange)
         self._add(exchange)
         if durable:
             self._storage.definitions.put_exchange(
@@ -168,7 +168,7 @@ class ExchangeRegistry:
                 continue
             del self.by_name[exchange.name]
             if isinstance(exchange, DelayedExchange):
-                self.waiting.ended(exchange)
+                self.delayed_queues.exchange_deleted(exchange)
             self.bindings.remove_from(exchange)
             leaving.extend([source for source in self.bindings.remove_to(exchange) if _is_unused(source)])
             self.router.all_changed()

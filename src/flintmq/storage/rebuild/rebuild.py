@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from flintmq.base.errors import StorageError
 from flintmq.base.json_values import from_json
-from flintmq.broker.delayed.messages import WAITING_PREFIX
+from flintmq.broker.delayed.messages import DELAYED_QUEUE_PREFIX
 from flintmq.broker.message import Table
 from flintmq.broker.ports import (
     Definitions,
@@ -178,7 +178,7 @@ def _missing_around(records: list[tuple[str, Any]], found: Definitions) -> list[
         if kind != VHOST and record.vhost not in vhosts:
             vhosts.add(record.vhost)
             missing.append((VHOST, VHostRecord(record.vhost)))
-        name = record.name.removeprefix(WAITING_PREFIX) if kind == QUEUE else ""
+        name = record.name.removeprefix(DELAYED_QUEUE_PREFIX) if kind == QUEUE else ""
         if name and name != record.name and (record.vhost, name) not in exchanges:
             arguments: Table = {"x-delayed-type": "topic"}
             missing.append((EXCHANGE, ExchangeRecord(record.vhost, name, "x-delayed-message", arguments=arguments)))
