@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.message import Address, Message, Table
-from flintmq.broker.selector.selectors import Parsed
+from flintmq.broker.selector.selectors import SelectorCache
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 
@@ -23,7 +23,7 @@ FIELDS = ["a", "b", "c"]
 def selects(text: str, headers: Table) -> bool:
     properties = encode_properties(Properties(headers=headers))
     message = Message(Address("", "q"), CODEC_091, properties, b"", CODEC_091.options(properties), 0)
-    return Parsed(1).get(text).matches(message)
+    return SelectorCache(1).get(text).matches(message)
 
 
 def number(value: object) -> bool:

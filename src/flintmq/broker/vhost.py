@@ -59,7 +59,7 @@ class VHost:
         storage: Storage,
         tick: Tick,
         ids: QueueIds,
-        chance: RandomSource,
+        random_source: RandomSource,
         dialect: Dialect,
     ) -> None:
         self.name = name
@@ -79,7 +79,15 @@ class VHost:
         self._exclusive: dict[object, dict[Queue, None]] = {}
         self.policies = Policies()
         self.exchanges = ExchangeRegistry(
-            name, self.queues, self.replies, storage, tick, self.policies.alternate, self.deliver, dialect, chance
+            name,
+            self.queues,
+            self.replies,
+            storage,
+            tick,
+            self.policies.alternate,
+            self.deliver,
+            dialect,
+            random_source,
         )
         self.router = self.exchanges.router
         self._delayed = DelayedMessages(name, storage, tick, ids, self.exchanges)

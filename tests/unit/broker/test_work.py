@@ -158,16 +158,16 @@ def test_bindings_have_a_bound(vhost: VHost, kind: str) -> None:
         for number in range(ASKING_WORK_UNITS // each - 3):
             vhost.exchanges.bind_queue(target, "e", "k", {"x-selector": selector, "n": number})
     else:
-        source.asking = ASKING_WORK_UNITS - 2 * (each + (kind == "headers"))
+        source.match_costs = ASKING_WORK_UNITS - 2 * (each + (kind == "headers"))
     vhost.exchanges.bind_queue(target, "e", "k", {"x-selector": selector, "last": 1})
     vhost.exchanges.bind_queue(target, "e", "k", {"x-selector": selector, "more": 1})
     with pytest.raises(PreconditionFailed, match="spread them"):
         vhost.exchanges.bind_queue(target, "e", "k", {"x-selector": selector, "more": 2})
     # Who has it may ask for it again, and who leaves makes room.
     vhost.exchanges.bind_queue(target, "e", "k", {"x-selector": selector, "last": 1})
-    before = source.asking
+    before = source.match_costs
     vhost.exchanges.unbind_queue(target, "e", "k", {"x-selector": selector, "last": 1})
-    assert source.asking == before - each - (kind == "headers")
+    assert source.match_costs == before - each - (kind == "headers")
 
 
 def test_a_headers_binding_costs_its_arguments(vhost: VHost) -> None:

@@ -85,9 +85,9 @@ def test_publishing_is_counted_by_exchange_and_virtual_host() -> None:
     client.durable()
     (theirs,) = client.connection.channels.values()
     publisher = theirs.publisher
-    passing = server.vhost.exchanges.by_name[""].passing
+    of_exchange = server.vhost.exchanges.by_name[""].traffic
     traffic = server.vhost.traffic
-    assert (passing.came, passing.went) == (3, 1)
+    assert (of_exchange.published_in, of_exchange.published_out) == (3, 1)
     assert (publisher.published, publisher.returned, publisher.dropped, theirs.confirms.confirmed) == (3, 1, 1, 3)
     assert (server.vhost.router.published, traffic.confirmed, traffic.returned, traffic.dropped) == (3, 3, 1, 1)
 

@@ -37,12 +37,12 @@ class Outflow:
 
 
 @final
-class Passing:
-    """Messages published to an exchange (`came`), and their copies for queues (`went`)."""
+class ExchangeTraffic:
+    """Messages published to an exchange (`published_in`), and their copies for queues (`published_out`)."""
 
     def __init__(self) -> None:
-        self.came: i64 = 0
-        self.went: i64 = 0
+        self.published_in: i64 = 0
+        self.published_out: i64 = 0
 
 
 @final

@@ -5,7 +5,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from flintmq.broker.counters.traffic import Passing
+from flintmq.broker.counters.traffic import ExchangeTraffic
 from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.selector.filter import Filter
@@ -81,9 +81,9 @@ class Exchange:
         self.alternate = ""
         self.changed: i64 = 0
         # Whether each message is compared with all bindings, and the cost of these comparisons and filters.
-        self.asks_all = False
-        self.asking: i64 = 0
-        self.passing = Passing()
+        self.compares_all = False
+        self.match_costs: i64 = 0
+        self.traffic = ExchangeTraffic()
 
     def bind(self, binding: Binding) -> bool:
         """Add a binding. Returns False if an equal one exists."""
@@ -92,7 +92,7 @@ class Exchange:
             return False
         self.bindings[key] = binding
         self.add(binding)
-        self.asking += self.asking_cost(binding)
+        self.match_costs += self.match_cost(binding)
         return True
 
     def unbind(self, key: BindingKey) -> Binding | None:
@@ -100,14 +100,14 @@ class Exchange:
         found = self.bindings.pop(key, None)
         if found is not None:
             self.remove(found)
-            self.asking -= self.asking_cost(found)
+            self.match_costs -= self.match_cost(found)
         return found
 
-    def asking_beside(self, binding: Binding) -> i64:
+    def match_cost_beside(self, binding: Binding) -> i64:
         """Return the cost of other bindings that a message matching this binding certainly meets, in units of work."""
-        return self.asking if self.asks_all else 0
+        return self.match_costs if self.compares_all else 0
 
-    def asking_cost(self, binding: Binding) -> i64:
+    def match_cost(self, binding: Binding) -> i64:
         """Return the units of work that this binding may cost each message, beyond comparing its key."""
         return 0 if binding.filter is None else 1 + binding.filter.cost
 

@@ -49,7 +49,7 @@ class DelayedExchange(Exchange):
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
         self.underlying = underlying
-        self.asks_all = underlying.asks_all
+        self.compares_all = underlying.compares_all
         self.delayed_queue: Queue | None = None
         underlying.bindings = self.bindings
 
@@ -59,11 +59,11 @@ class DelayedExchange(Exchange):
     def check_binding(self, binding: Binding) -> None:
         self.underlying.check_binding(binding)
 
-    def asking_beside(self, binding: Binding) -> i64:
-        return self.asking if self.asks_all else self.underlying.asking_beside(binding)
+    def match_cost_beside(self, binding: Binding) -> i64:
+        return self.match_costs if self.compares_all else self.underlying.match_cost_beside(binding)
 
-    def asking_cost(self, binding: Binding) -> i64:
-        return self.underlying.asking_cost(binding)
+    def match_cost(self, binding: Binding) -> i64:
+        return self.underlying.match_cost(binding)
 
     def history(self) -> list[Message]:
         return self.underlying.history()

@@ -32,12 +32,12 @@ class DirectExchange(Exchange):
         if not bindings:
             del self._by_key[binding.routing_key]
 
-    def asking_beside(self, binding: Binding) -> i64:
+    def match_cost_beside(self, binding: Binding) -> i64:
         others = self._by_key.get(binding.routing_key, {})
         WORK.spent += len(others) // _SUMMED_PER_UNIT
         cost: i64 = 0
         for other in others:
-            cost += self.asking_cost(other)
+            cost += self.match_cost(other)
         return cost
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:

@@ -14,7 +14,7 @@ class FanoutExchange(Exchange):
         self, vhost: str, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
-        self.asks_all = True
+        self.compares_all = True
 
     def add(self, binding: Binding) -> None:
         """Do nothing: `bindings` is all that matching needs."""

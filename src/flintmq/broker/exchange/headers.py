@@ -60,7 +60,7 @@ class HeadersExchange(Exchange):
         self, vhost: str, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
-        self.asks_all = True
+        self.compares_all = True
         self._conditions: dict[Binding, _Condition] = {}
         # The cost of matching all bindings.
         self._cost: i64 = 0
@@ -82,7 +82,7 @@ class HeadersExchange(Exchange):
     def remove(self, binding: Binding) -> None:
         self._cost -= self._conditions.pop(binding).cost
 
-    def asking_cost(self, binding: Binding) -> i64:
+    def match_cost(self, binding: Binding) -> i64:
         cost = _Condition(binding.arguments).cost
         return cost if binding.filter is None else cost + 1 + binding.filter.cost
 

@@ -8,11 +8,11 @@ from typing import final
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.exchange.base import Binding
-from flintmq.broker.exchange.random_pick import Drawing
+from flintmq.broker.exchange.random_pick import RandomPickExchange
 
 
 @final
-class LocalRandomExchange(Drawing):
+class LocalRandomExchange(RandomPickExchange):
     type = "x-local-random"
 
     def check_binding(self, binding: Binding) -> None:

@@ -9,7 +9,7 @@ from flintmq.broker.exchange.random_source import RandomSource
 from flintmq.broker.message import Message, Table
 
 
-class Drawing(Exchange):
+class RandomPickExchange(Exchange):
     """An exchange that picks at random. Binding, unbinding and picking take constant time."""
 
     per_message = True
@@ -19,26 +19,26 @@ class Drawing(Exchange):
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
         # The broker's source of random numbers. The maker of the exchange sets it.
-        self.chance: RandomSource
-        self._lots: list[Binding] = []
-        self._places: dict[Binding, int] = {}
+        self.random_source: RandomSource
+        self._bindings_by_slot: list[Binding] = []
+        self._slots: dict[Binding, int] = {}
 
     def add(self, binding: Binding) -> None:
-        self._places[binding] = len(self._lots)
-        self._lots.append(binding)
+        self._slots[binding] = len(self._bindings_by_slot)
+        self._bindings_by_slot.append(binding)
 
     def remove(self, binding: Binding) -> None:
-        place = self._places.pop(binding)
-        last = self._lots.pop()
+        slot = self._slots.pop(binding)
+        last = self._bindings_by_slot.pop()
         if last is not binding:
-            self._lots[place] = last
-            self._places[last] = place
+            self._bindings_by_slot[slot] = last
+            self._slots[last] = slot
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
-        count: i64 = len(self._lots)
-        return [self._lots[self.chance.below(count)]] if count > 0 else []
+        count: i64 = len(self._bindings_by_slot)
+        return [self._bindings_by_slot[self.random_source.below(count)]] if count > 0 else []
 
 
 @final
-class RandomExchange(Drawing):
+class RandomExchange(RandomPickExchange):
     type = "x-random"

@@ -29,7 +29,7 @@ class RecentHistoryExchange(Exchange):
         length = arguments.get(_LENGTH, _DEFAULT_MESSAGES)
         self._length = length if isinstance(length, int) else _DEFAULT_MESSAGES
         self._recent: deque[Message] = deque()
-        self.asks_all = True
+        self.compares_all = True
 
     def check(self) -> None:
         length = self.arguments.get(_LENGTH, _DEFAULT_MESSAGES)

@@ -19,7 +19,7 @@ from flintmq.broker.exchange.types import check_type, make_exchange
 from flintmq.broker.message import Message, Table
 from flintmq.broker.ports import BindingRecord, ExchangeRecord, Storage
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.selector.selectors import NOTHING, selector_of
+from flintmq.broker.selector.selectors import NEVER_MATCHES, selector_of
 from flintmq.broker.tick import Tick
 
 # The exchanges that every virtual host has from the start (amqp-0-9-1 §3.1.3, RabbitMQ).
@@ -55,10 +55,10 @@ class ExchangeRegistry:
         alternate_of: Callable[[str], str],
         deliver: Deliver,
         dialect: Dialect,
-        chance: RandomSource,
+        random_source: RandomSource,
     ) -> None:
         self.dialect = dialect
-        self._random = chance
+        self._random = random_source
         self._default = DefaultExchange(vhost, queues, replies)
         self.by_name: dict[str, Exchange] = {"": self._default}
         self.bindings = Bindings()
@@ -71,9 +71,9 @@ class ExchangeRegistry:
         # Holds the messages of delayed exchanges. The virtual host sets it.
         self.delayed_queues: DelayedQueues
         for name, kind in PREDECLARED:
-            self._add(make_exchange(vhost, name, kind, True, False, False, {}, chance))
+            self._add(make_exchange(vhost, name, kind, True, False, False, {}, random_source))
         # The broker publishes its traces to this exchange.
-        self._add(make_exchange(vhost, TRACE_EXCHANGE, "topic", True, False, True, {}, chance))
+        self._add(make_exchange(vhost, TRACE_EXCHANGE, "topic", True, False, True, {}, random_source))
 
     def find(self, name: str) -> Exchange:
         """Return the exchange of this name. Raises NotFound."""
@@ -208,8 +208,12 @@ class ExchangeRegistry:
         binding.filter = selector_of(binding.arguments, where)
         if binding.arguments and binding.key not in source.bindings:
             check_room(self._tick.alarm, where, binding.arguments)
-        cost = source.asking_cost(binding)
-        if cost > 0 and source.asking_beside(binding) + cost > ASKING_WORK_UNITS and binding.key not in source.bindings:
+        cost = source.match_cost(binding)
+        if (
+            cost > 0
+            and source.match_cost_beside(binding) + cost > ASKING_WORK_UNITS
+            and binding.key not in source.bindings
+        ):
             raise PreconditionFailed(
                 f"exchange '{source.name}' in vhost '{self._vhost}' would compare each message with more bindings, or "
                 f"longer selectors, than {ASKING_WORK_UNITS} units of work allow: spread them over several exchanges"
@@ -304,7 +308,7 @@ class ExchangeRegistry:
         except PreconditionFailed:
             # An earlier release accepted this selector. The binding can be unbound, and does not keep the broker from
             # starting.
-            binding.filter = NOTHING
+            binding.filter = NEVER_MATCHES
         self.bindings.add(binding)
         self.router.changed(source)
 

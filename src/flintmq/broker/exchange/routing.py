@@ -9,7 +9,7 @@ from flintmq.base.limits import MESSAGE_WORK_UNITS
 from flintmq.base.work import WORK
 from flintmq.broker.bounds import check_name
 from flintmq.broker.counters.churn import Churn
-from flintmq.broker.counters.traffic import Passing
+from flintmq.broker.counters.traffic import ExchangeTraffic
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.message import Address, Message
 from flintmq.broker.queue.base import Queue
@@ -17,14 +17,14 @@ from flintmq.broker.queue.base import Queue
 # The number of matching bindings that are followed in one unit of work.
 _MATCHED_PER_UNIT: Final = 8
 # The counters of a route whose exchange was not looked up yet.
-NOWHERE: Final = Passing()
+NO_TRAFFIC: Final = ExchangeTraffic()
 
 
 @final
 class Route:
     """A cached route of an address, valid for a version of the topology.
 
-    Only the router reads and writes it, but for the address. `way` has the exchanges that were asked, `queues` the
+    Only the router reads and writes it, but for the address. `visited` has the exchanges that were asked, `queues` the
     result. `per_message`: one of the exchanges depends on more than the routing key, so that the route has to be
     computed for each message.
     """
@@ -38,8 +38,8 @@ class Route:
         self.cost: i64 = 0
         self.queues: list[Queue] = []
         # The counters of its exchange.
-        self.passing = NOWHERE
-        self.way: list[Exchange] = []
+        self.traffic = NO_TRAFFIC
+        self.visited: list[Exchange] = []
 
 
 @final
@@ -87,12 +87,12 @@ class Router:
             self._renew(route)
         queues = route.queues
         if route.per_message:
-            queues = self._asked(route.way[0], [route.address.routing_key], message)
+            queues = self._route_once(route.visited[0], [route.address.routing_key], message)
         # Counted inline because every message passes here, and a call would cost more than the addition.
         self.published += 1
-        passing = route.passing
-        passing.came += 1
-        passing.went += len(queues)
+        traffic = route.traffic
+        traffic.published_in += 1
+        traffic.published_out += len(queues)
         return queues
 
     def queues_of_keys(self, route: Route, message: Message, more_keys: list[str]) -> list[Queue]:
@@ -101,15 +101,15 @@ class Router:
             self._renew(route)
         WORK.spent += len(more_keys)
         keys = list(dict.fromkeys([route.address.routing_key, *more_keys]))
-        queues = self._asked(route.way[0], keys, message)
+        queues = self._route_once(route.visited[0], keys, message)
         self._count(route, queues)
         return queues
 
     def _count(self, route: Route, queues: list[Queue]) -> None:
         self.published += 1
-        passing = route.passing
-        passing.came += 1
-        passing.went += len(queues)
+        traffic = route.traffic
+        traffic.published_in += 1
+        traffic.published_out += len(queues)
 
     def queues_from(self, exchange: Exchange, keys: list[str], message: Message) -> list[Queue]:
         """Return the queues to which an exchange, internal or not, routes a message.
@@ -117,12 +117,12 @@ class Router:
         Returns no queues if finding them takes too much work, which is counted.
         """
         try:
-            return self._asked(exchange, keys, message)
+            return self._route_once(exchange, keys, message)
         except PreconditionFailed:
             self._churn.routes_given_up += 1
             return []
 
-    def _asked(self, exchange: Exchange, keys: list[str], message: Message) -> list[Queue]:
+    def _route_once(self, exchange: Exchange, keys: list[str], message: Message) -> list[Queue]:
         found = self._walk([exchange], keys, message)
         assert found is not None
         if len(found) > 1:
@@ -135,39 +135,39 @@ class Router:
             self._renew(route)
 
     def _renew(self, route: Route) -> None:
-        if route.version < self._oldest or any(exchange.changed > route.version for exchange in route.way):
+        if route.version < self._oldest or any(exchange.changed > route.version for exchange in route.visited):
             exchange = self.exchange(route.address.exchange)
             # Checked once for all messages of an address. An address that no delivery can carry leads to no queue.
             check_name("exchange name", exchange.name)
             check_name("routing key", route.address.routing_key)
             if exchange.internal:
                 raise AccessRefused(f"cannot publish to internal exchange '{exchange.name}' in vhost '{self._vhost}'")
-            route.way = [exchange]
-            route.passing = exchange.passing
-            found = self._walk(route.way, [route.address.routing_key], None)
+            route.visited = [exchange]
+            route.traffic = exchange.traffic
+            found = self._walk(route.visited, [route.address.routing_key], None)
             route.per_message = found is None
             route.queues = [] if found is None else found
             route.cost = 0 if found is None or len(found) == 1 else len(found)
         route.version = self.version
 
-    def _walk(self, way: list[Exchange], keys: list[str], message: Message | None) -> list[Queue] | None:
-        """Follow bindings and alternate exchanges from the only exchange in `way`; append each visited exchange to it.
+    def _walk(self, visited: list[Exchange], keys: list[str], message: Message | None) -> list[Queue] | None:
+        """Follow bindings and alternate exchanges from the only exchange in `visited`; append the others to it.
 
         Each exchange is visited once, however many paths lead to it. Returns None if a message is needed and none is
         given. Raises PreconditionFailed beyond MESSAGE_WORK_UNITS.
         """
         before = WORK.begin(MESSAGE_WORK_UNITS)
         try:
-            return self._walk_on(way, keys, message)
+            return self._walk_on(visited, keys, message)
         finally:
             WORK.end(before)
 
-    def _walk_on(self, way: list[Exchange], keys: list[str], message: Message | None) -> list[Queue] | None:
+    def _walk_on(self, visited: list[Exchange], keys: list[str], message: Message | None) -> list[Queue] | None:
         queues: dict[Queue, None] = {}
-        seen = set(way)
+        seen = set(visited)
         at: i64 = 0
-        while at < len(way):
-            exchange = way[at]
+        while at < len(visited):
+            exchange = visited[at]
             at += 1
             if message is None and exchange.per_message:
                 return None
@@ -175,14 +175,14 @@ class Router:
             matched = exchange.match(keys, message)
             WORK.spent += len(matched) // _MATCHED_PER_UNIT
             if WORK.is_over():
-                raise _too_much(way[0])
+                raise _too_much(visited[0])
             for binding in matched:
                 if binding.filter is not None:
                     if message is None:
                         return None
                     is_wanted = binding.filter.matches(message)
                     if WORK.is_over():
-                        raise _too_much(way[0])
+                        raise _too_much(visited[0])
                     if not is_wanted:
                         continue
                 found_any = True
@@ -193,12 +193,12 @@ class Router:
                 following = binding.exchange
                 if following is not None and following not in seen:
                     seen.add(following)
-                    way.append(following)
+                    visited.append(following)
             if not found_any and exchange.alternate:
                 alternate = self._exchanges.get(exchange.alternate)
                 if alternate is not None and alternate not in seen:
                     seen.add(alternate)
-                    way.append(alternate)
+                    visited.append(alternate)
         return list(queues)
 
 

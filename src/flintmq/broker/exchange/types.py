@@ -11,7 +11,7 @@ from flintmq.broker.exchange.fanout import FanoutExchange
 from flintmq.broker.exchange.headers import HeadersExchange
 from flintmq.broker.exchange.local_random import LocalRandomExchange
 from flintmq.broker.exchange.modulus_hash import ModulusHashExchange
-from flintmq.broker.exchange.random_pick import Drawing, RandomExchange
+from flintmq.broker.exchange.random_pick import RandomExchange, RandomPickExchange
 from flintmq.broker.exchange.random_source import RandomSource
 from flintmq.broker.exchange.recent_history import RecentHistoryExchange
 from flintmq.broker.exchange.topic import TopicExchange
@@ -47,20 +47,20 @@ def make_exchange(
     auto_delete: bool,
     internal: bool,
     arguments: Table,
-    chance: RandomSource,
+    random_source: RandomSource,
 ) -> Exchange:
-    """Create an exchange of a type that `check_type` accepted. Random types draw from `chance`.
+    """Create an exchange of a type that `check_type` accepted. Random types draw from `random_source`.
 
     Raises PreconditionFailed for a delayed exchange without a valid underlying type.
     """
     if kind != _DELAYED:
         made = _TYPES[kind](vhost, name, durable, auto_delete, internal, arguments)
-        if isinstance(made, Drawing):
-            made.chance = chance
+        if isinstance(made, RandomPickExchange):
+            made.random_source = random_source
         return made
     underlying = arguments.get(DELAYED_TYPE)
     if not isinstance(underlying, str) or underlying == _DELAYED:
         raise PreconditionFailed(f"Invalid argument, '{DELAYED_TYPE}' must be an existing exchange type")
     check_type(underlying)
-    inner = make_exchange(vhost, name, underlying, durable, auto_delete, internal, arguments, chance)
+    inner = make_exchange(vhost, name, underlying, durable, auto_delete, internal, arguments, random_source)
     return DelayedExchange(vhost, name, durable, auto_delete, internal, arguments, inner)

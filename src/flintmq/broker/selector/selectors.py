@@ -40,7 +40,7 @@ class Selector(Filter):
 
 
 @final
-class Parsed:
+class SelectorCache:
     """A cache of parsed selectors by their texts."""
 
     def __init__(self, entries_max: i64, parse: Callable[[str], Selector] | None = None) -> None:
@@ -75,18 +75,18 @@ def _parse_sql(text: str) -> Selector:
     return Selector(text, parse_sql(text))
 
 
-_PARSED: Final = Parsed(SELECTOR_CACHE_ENTRIES)
-_PARSED_SQL: Final = Parsed(SELECTOR_CACHE_ENTRIES, _parse_sql)
+_SELECTORS: Final = SelectorCache(SELECTOR_CACHE_ENTRIES)
+_SQL_SELECTORS: Final = SelectorCache(SELECTOR_CACHE_ENTRIES, _parse_sql)
 
 
 def parsed(text: str) -> Selector:
     """Return the selector of a text. Raises PreconditionFailed if the text is no valid selector."""
-    return _PARSED.get(text)
+    return _SELECTORS.get(text)
 
 
 def parsed_sql(text: str) -> Selector:
     """Return the filter of an SQL expression of AMQP 1.0. Raises PreconditionFailed if the expression is invalid."""
-    return _PARSED_SQL.get(text)
+    return _SQL_SELECTORS.get(text)
 
 
 def selector_of(arguments: Table, where: str) -> Selector | None:
@@ -102,17 +102,17 @@ def selector_of(arguments: Table, where: str) -> Selector | None:
     if not text.strip():
         return None
     try:
-        return _PARSED.get(text)
+        return _SELECTORS.get(text)
     except PreconditionFailed as error:
         raise PreconditionFailed(f"invalid arg '{ARGUMENT}' for {where}: {error.text}") from None
 
 
 @final
-class _Nothing(Filter):
+class _NeverMatches(Filter):
     """Matches no message, in place of an unreadable selector: a missing message is noticed sooner than a wrong one."""
 
     def matches(self, message: Message) -> bool:
         return False
 
 
-NOTHING: Final = _Nothing()
+NEVER_MATCHES: Final = _NeverMatches()

@@ -137,7 +137,7 @@ EXCHANGES: Final[tuple[Family[Exchange], ...]] = (
         "exchange_messages_published_total",
         COUNTER,
         "Messages published to an exchange",
-        lambda exchange: exchange.passing.came,
+        lambda exchange: exchange.traffic.published_in,
     ),
 )
 
@@ -158,7 +158,7 @@ OUR_EXCHANGES: Final[tuple[Family[Exchange], ...]] = (
         "exchange_messages_routed_total",
         COUNTER,
         "Queues that messages published to an exchange went to",
-        lambda exchange: exchange.passing.went,
+        lambda exchange: exchange.traffic.published_out,
     ),
 )
 

@@ -67,7 +67,7 @@ def of_session(session: ServerSession) -> Counts:
 
 
 def of_exchange(exchange: Exchange) -> Counts:
-    return exchange.passing.came, exchange.passing.went
+    return exchange.traffic.published_in, exchange.traffic.published_out
 
 
 def published_in(vhost: VHost) -> Counts:

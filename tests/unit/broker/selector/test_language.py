@@ -8,7 +8,7 @@ from flintmq.base.errors import PreconditionFailed
 from flintmq.base.limits import SELECTOR_DEPTH_MAX, SELECTOR_MAX_CHARACTERS
 from flintmq.base.values import Timestamp
 from flintmq.broker.message import Address, Message
-from flintmq.broker.selector.selectors import Parsed, Selector
+from flintmq.broker.selector.selectors import Selector, SelectorCache
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 
@@ -183,7 +183,7 @@ def lines(table: str) -> list[str]:
 
 
 def selects(text: str) -> bool:
-    return Parsed(1).get(text).matches(MESSAGE)
+    return SelectorCache(1).get(text).matches(MESSAGE)
 
 
 @pytest.mark.parametrize("text", lines(TRUE))
@@ -279,13 +279,13 @@ def test_patterns_do_not_go_back() -> None:
     text = "a" * 20_000
     properties = encode_properties(Properties(headers={"a": text}))
     long = Message(Address("", "q"), CODEC_091, properties, b"", CODEC_091.options(properties), 0)
-    assert not Parsed(1).get("a LIKE '" + "%a_" * 100 + "b'").matches(long)
-    assert Parsed(1).get("a LIKE '" + "%a_" * 100 + "%'").matches(long)
+    assert not SelectorCache(1).get("a LIKE '" + "%a_" * 100 + "b'").matches(long)
+    assert SelectorCache(1).get("a LIKE '" + "%a_" * 100 + "%'").matches(long)
 
 
 def test_parsed_selectors_are_remembered() -> None:
     """The same text is parsed once while it is among those asked for last."""
-    parsed = Parsed(2)
+    parsed = SelectorCache(2)
 
     def get(text: str) -> Selector:
         return parsed.get(text)
