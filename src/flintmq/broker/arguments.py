@@ -308,8 +308,8 @@ def check_consumer_arguments(arguments: Table, queue: str, vhost: str) -> None:
             raise PreconditionFailed(f"invalid arg '{name}' for {where}: {_type_fault(flag)}")
     offset = arguments.get("x-stream-offset", "next")
     if not is_stream_offset(offset):
-        told = f'<<"{offset}">>' if isinstance(offset, str) else _plain(offset)
-        why = f"{{invalid_stream_offset_arg,{{{type_name(offset)},{told}}}}}"
+        shown = f'<<"{offset}">>' if isinstance(offset, str) else _plain(offset)
+        why = f"{{invalid_stream_offset_arg,{{{type_name(offset)},{shown}}}}}"
         raise PreconditionFailed(f"invalid arg 'x-stream-offset' for {where}: {why}")
     reader = arguments.get(READER)
     if reader is not None and not (isinstance(reader, str) and is_reader(reader)):

@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Entry, Message, MessageOptions, Table
 from flintmq.broker.ports import Journal, PlacesOfPage
 
-_NOWHERE: Final = Address("", "")
+_NO_ADDRESS: Final = Address("", "")
 
 
 @final
@@ -52,7 +52,7 @@ class Notes:
         self._seq = seq
 
     def write(self, text: bytes) -> Entry:
-        entry = Entry(Message(_NOWHERE, NOTE_CODEC, NOTE_CODEC.nothing, text, PERSISTENT, 0), self._seq)
+        entry = Entry(Message(_NO_ADDRESS, NOTE_CODEC, NOTE_CODEC.nothing, text, PERSISTENT, 0), self._seq)
         self._seq += 1
         self._journal.append(entry.message, [self._id], [entry])
         return entry

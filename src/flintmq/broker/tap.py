@@ -29,7 +29,7 @@ class Tap:
         """A message is about to be put on these queues. Returns the message to put there: this one or a substitute."""
 
     @abstractmethod
-    def released(self, client: Client, queue: Queue, message: Message) -> None:
+    def committed(self, client: Client, queue: Queue, message: Message) -> None:
         """A staged message is about to be put on this queue, unchanged. `client` committed it."""
 
     @abstractmethod

@@ -142,16 +142,18 @@ class Transaction:
         publishes = self._publishes
         for each in publishes:
             vhost.router.check(each.route)
-        ways: list[list[Queue]] = []
+        routed: list[list[Queue]] = []
         copies: i64 = 0
         for each in publishes:
-            told = each.queues
+            promised = each.queues
             spent: i64 = WORK.spent
-            queues = vhost.queues_of(each.route, each.message, each.more_keys) if told is None else _left_of(told)
-            ways.append(queues)
+            queues = (
+                vhost.queues_of(each.route, each.message, each.more_keys) if promised is None else _remaining(promised)
+            )
+            routed.append(queues)
             copies += max(i64(len(queues)), WORK.spent - spent)
             _check_copies(copies)
-        vhost.check_room([(each.message, queues) for each, queues in zip(publishes, ways, strict=True)])
+        vhost.check_room([(each.message, queues) for each, queues in zip(publishes, routed, strict=True)])
         settlements = self._settlements
         for settlement in settlements:
             settlement.take()
@@ -161,7 +163,7 @@ class Transaction:
         journal.begin_group()
         try:
             # Publishes come first: the settlements may fill the queues in which room for them was found.
-            for each, queues in zip(publishes, ways, strict=True):
+            for each, queues in zip(publishes, routed, strict=True):
                 each.put(queues)
             before = broker.dead_letter_count
             for settlement in settlements:
@@ -192,12 +194,12 @@ class Transaction:
         self._bytes = 0
 
 
-def _left_of(told: list[Queue]) -> list[Queue]:
+def _remaining(promised: list[Queue]) -> list[Queue]:
     """Return the queues of a promised route that still exist. Raises NotFound if all of them are gone."""
-    left = [queue for queue in told if not queue.gone]
-    if told and not left:
-        raise NotFound(f"queue '{told[0].name}' in vhost '{told[0].vhost}' was deleted before the commit")
-    return left
+    remaining = [queue for queue in promised if not queue.gone]
+    if promised and not remaining:
+        raise NotFound(f"queue '{promised[0].name}' in vhost '{promised[0].vhost}' was deleted before the commit")
+    return remaining
 
 
 def _check_copies(copies: i64) -> None:

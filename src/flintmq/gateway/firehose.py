@@ -36,7 +36,7 @@ class Firehose(Tap):
             self._copy(client, message, f"publish.{message.address.exchange}", {"routed_queues": names})
         return message
 
-    def released(self, client: Client, queue: Queue, message: Message) -> None:
+    def committed(self, client: Client, queue: Queue, message: Message) -> None:
         self.published(client, message, [queue])
 
     def delivered(self, client: Client, queue: Queue, entry: Entry) -> None:

@@ -33,9 +33,9 @@ class _IsolatedTap(Tap):
             self._failed(error)
             return message
 
-    def released(self, client: Client, queue: Queue, message: Message) -> None:
+    def committed(self, client: Client, queue: Queue, message: Message) -> None:
         try:
-            self._tap.released(client, queue, message)
+            self._tap.committed(client, queue, message)
         except Exception as error:  # noqa: BLE001 - whatever it is
             self._failed(error)
 
@@ -92,11 +92,11 @@ class Tracing(Tap):
             message = spans.published(client, message, queues)
         return self._firehose.published(client, message, queues)
 
-    def released(self, client: Client, queue: Queue, message: Message) -> None:
+    def committed(self, client: Client, queue: Queue, message: Message) -> None:
         spans = self._spans
         if spans is not None:
-            spans.released(client, queue, message)
-        self._firehose.released(client, queue, message)
+            spans.committed(client, queue, message)
+        self._firehose.committed(client, queue, message)
 
     def delivered(self, client: Client, queue: Queue, entry: Entry) -> None:
         spans = self._spans

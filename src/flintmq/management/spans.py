@@ -66,7 +66,7 @@ class Spans(Tap):
         span.end(self._now_ns())
         return message
 
-    def released(self, client: Client, queue: Queue, message: Message) -> None:
+    def committed(self, client: Client, queue: Queue, message: Message) -> None:
         # The message is stored already and cannot get a trace context any more; a trace that began here would have one
         # span only.
         if self._parent(message) is not None:

@@ -1160,7 +1160,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "            link.link.settle(delivery, TransactionalState(txn_id=state.txn_id, outcome=outcome))",
         "            link.link.settle(delivery, outcome)",
     ),
-    ("4.4.4.outcome-withdrawn", "broker/transaction.py", "    if told and not left:\n", "    if False:\n"),
+    ("4.4.4.outcome-withdrawn", "broker/transaction.py", "    if promised and not remaining:\n", "    if False:\n"),
     (
         "4.4.4.outcome-reflected",
         "gateway/amqp10/posting.py",

@@ -44,13 +44,13 @@ _LAPSED_AT: Final = 17
 _FETCHED_AT: Final = 18
 _STATE_BYTES: Final = 26
 # Older notes lack the fetched position: everything that was leased by then may have been fetched.
-_UNKNOWN: Final = -1
+_NOT_NOTED: Final = -1
 _RUNS_AT: Final = 9
 _RUN_BYTES: Final = 12
 
 
 @final
-class _Part:
+class _LeasedPage:
     """A page of leased entries from position `first` on. `positions` lists all positions if some are missing."""
 
     def __init__(self, first: i64, page: Page, positions: list[int] | None = None) -> None:
@@ -66,7 +66,7 @@ class _Part:
 
 
 @final
-class Leased:
+class LeasedEntries:
     """Consecutive leased entries from position `first` on. `positions` lists all positions if some are missing."""
 
     def __init__(self, first: i64, entries: list[Entry], positions: list[int] | None) -> None:
@@ -94,7 +94,7 @@ class _Extension:
 
 
 @final
-class _Found:
+class _RestoredExtension:
     """At start-up, an extension whose entries are being restored. `last` is its highest sequence number."""
 
     def __init__(self) -> None:
@@ -103,10 +103,10 @@ class _Found:
 
 
 @final
-class _Place:
+class _RestoredRun:
     """At start-up, the position of a run's first sequence number, and the flags of its messages."""
 
-    def __init__(self, position: i64, redelivered: bool, found: _Found) -> None:
+    def __init__(self, position: i64, redelivered: bool, found: _RestoredExtension) -> None:
         self.position: i64 = position
         self.redelivered = redelivered
         self.found = found
@@ -135,19 +135,19 @@ class Lease(Timed, Recoverable, EntryHolder):
         self._leases = leases
         self._pages = leases.pages
         self._notes = Notes(record.id, leases.journal)
-        self._parts: list[_Part] = []
+        self._leased_pages: list[_LeasedPage] = []
         self._extensions: deque[_Extension] = deque()
         self._state: Entry | None = None
         self._used_ms: i64 = 0
         # Used at start-up only.
-        self._places: Runs[_Place] = Runs()
-        self._finding: deque[_Found] = deque()
+        self._restored_runs: Runs[_RestoredRun] = Runs()
+        self._restoring: deque[_RestoredExtension] = deque()
 
     @property
     def count(self) -> i64:
         """The number of leased messages."""
         count: i64 = 0
-        for part in self._parts:
+        for part in self._leased_pages:
             count += part.page.count
         return count
 
@@ -201,10 +201,10 @@ class Lease(Timed, Recoverable, EntryHolder):
         due_ms = self._used_ms + self.record.timeout_ms
         if due_ms > now_ms:
             self._leases.timers.at(due_ms, self)
-        elif self._parts:
+        elif self._leased_pages:
             self._has_lapsed = True
             self._begin_group()
-            self._give_up()
+            self._return_messages()
             self._write_state()
             self._end_group()
 
@@ -232,18 +232,18 @@ class Lease(Timed, Recoverable, EntryHolder):
         start = self.next
         for page in acquired.packed:
             self.extended_bytes += page.body_bytes
-            self._parts.append(_Part(self.next, page))
+            self._leased_pages.append(_LeasedPage(self.next, page))
             self.next += page.count
-            self._join_last()
+            self._join_last_pages()
         self._extensions.append(_Extension(self.next, self._notes.write(_extension(start, acquired.runs))))
         return self.next - start
 
-    def _join_last(self) -> None:
+    def _join_last_pages(self) -> None:
         """Join small pages, which would cost more than their contents.
 
         A message moves as often as the page's size doubles.
         """
-        parts = self._parts
+        parts = self._leased_pages
         while len(parts) > 1:
             last, before = parts[-1], parts[-2]
             count = last.page.count + before.page.count
@@ -261,12 +261,12 @@ class Lease(Timed, Recoverable, EntryHolder):
             self._pages.drop(last.page)
             parts.pop()
 
-    def read(self, position: i64) -> Leased | None:
+    def read(self, position: i64) -> LeasedEntries | None:
         """Return the packed entries at this position, or the next ones behind it.
 
         Returns None if there are none. Raises InternalError if they cannot be read.
         """
-        parts = self._parts
+        parts = self._leased_pages
         at: i64 = bisect_right(parts, int(position), key=attrgetter("first")) - 1
         if at < 0 or parts[at].end <= position:
             at += 1
@@ -274,7 +274,7 @@ class Lease(Timed, Recoverable, EntryHolder):
             return None
         part = parts[at]
         try:
-            return Leased(part.first, self._pages.read(part.page), part.positions)
+            return LeasedEntries(part.first, self._pages.read(part.page), part.positions)
         except StorageError as error:
             raise InternalError(str(error)) from error
 
@@ -310,7 +310,7 @@ class Lease(Timed, Recoverable, EntryHolder):
             return
         self._begin_group()
         try:
-            self._settle_parts(up_to)
+            self._settle_pages(up_to)
             self.first = up_to
         except StorageError as error:
             raise InternalError(str(error)) from error
@@ -319,16 +319,16 @@ class Lease(Timed, Recoverable, EntryHolder):
             self._write_state()
             self._end_group()
 
-    def _settle_parts(self, up_to: i64) -> None:
-        """Settle all parts before `up_to`.
+    def _settle_pages(self, up_to: i64) -> None:
+        """Settle all pages before `up_to`.
 
         Reads everything first, so that a read error comes before the first settlement.
         """
-        parts = self._parts
+        parts = self._leased_pages
         done = 0
         while done < len(parts) and parts[done].end <= up_to:
             done += 1
-        split: _Part | None = None
+        split: _LeasedPage | None = None
         entries: list[Entry] = []
         if done < len(parts) and parts[done].first < up_to:
             split = parts[done]
@@ -345,7 +345,7 @@ class Lease(Timed, Recoverable, EntryHolder):
         if split is not None:
             self._settle_begin(split, entries, up_to)
 
-    def _settle_begin(self, part: _Part, entries: list[Entry], up_to: i64) -> None:
+    def _settle_begin(self, part: _LeasedPage, entries: list[Entry], up_to: i64) -> None:
         """Settle the entries of a page that are before `up_to`."""
         positions = part.positions
         count: i64 = up_to - part.first
@@ -370,7 +370,7 @@ class Lease(Timed, Recoverable, EntryHolder):
         self._forget()
         self._leases.definitions.delete_lease(self.record)
         self._begin_group()
-        self._give_up()
+        self._return_messages()
         self._drop_state()
         self._end_group()
         return count
@@ -379,21 +379,21 @@ class Lease(Timed, Recoverable, EntryHolder):
         self._leases.timers.cancel(self)
         self._leases.forget(self)
 
-    def _give_up(self) -> None:
+    def _return_messages(self) -> None:
         """Give the leased messages back to the queue."""
         self.first = self.next
         self._drop_extensions()
-        parts = self._parts
-        self._parts = []
+        parts = self._leased_pages
+        self._leased_pages = []
         LeaseReturn(self.queue, self._pages, [part.page for part in parts]).begin()
 
     def queue_gone(self, queue: Queue) -> None:
         """Discard the lease: its definition was deleted with the queue's."""
         self._forget()
         self._begin_group()
-        for part in self._parts:
+        for part in self._leased_pages:
             self.queue.abandon_page(self._pages, part.page)
-        self._parts = []
+        self._leased_pages = []
         self.first = self.next
         self._drop_extensions()
         self._drop_state()
@@ -436,19 +436,19 @@ class Lease(Timed, Recoverable, EntryHolder):
         if body[0] == _STATE:
             self._restore_state(entry, body)
             return
-        found = _Found()
+        found = _RestoredExtension()
         position = read_i64_be(body, 1)
         at: i64 = _RUNS_AT
         while at < len(body):
             first = read_i64_be(body, at)
             length = i64(read_i32_be(body, at + 8))
             count = -length if length < 0 else length
-            self._places.add(first, count, _Place(position, length < 0, found))
+            self._restored_runs.add(first, count, _RestoredRun(position, length < 0, found))
             self.queue.claim(first, count, self)
             found.last = max(found.last, first + count - 1)
             position += count
             at += _RUN_BYTES
-        self._finding.append(found)
+        self._restoring.append(found)
         self._extensions.append(_Extension(position, entry))
         self.next = max(self.next, position)
 
@@ -458,10 +458,10 @@ class Lease(Timed, Recoverable, EntryHolder):
         self.epoch = read_i64_be(body, 1)
         self.first = read_i64_be(body, 9)
         self._has_lapsed = body[_LAPSED_AT] != 0
-        self.fetched = read_i64_be(body, _FETCHED_AT) if len(body) >= _STATE_BYTES else _UNKNOWN
+        self.fetched = read_i64_be(body, _FETCHED_AT) if len(body) >= _STATE_BYTES else _NOT_NOTED
 
     def claimed(self, queue: Queue, entry: Entry) -> None:
-        run = self._places.find(entry.seq)
+        run = self._restored_runs.find(entry.seq)
         assert run is not None
         place = run.value
         # A position has the same contents after a restart, including this flag.
@@ -469,10 +469,10 @@ class Lease(Timed, Recoverable, EntryHolder):
         place.found.entries.append((int(place.position + entry.seq - run.first), entry))
         # Sequence numbers arrive in order, so that extensions are complete one after the other if they were acquired in
         # order.
-        while self._finding[0].last < entry.seq:
-            self._pack(self._finding.popleft())
+        while self._restoring[0].last < entry.seq:
+            self._pack(self._restoring.popleft())
 
-    def _pack(self, found: _Found) -> None:
+    def _pack(self, found: _RestoredExtension) -> None:
         """Pack an extension whose entries have all been found. Messages that were not persistent are missing."""
         found.entries.sort(key=_position_of)
         block: list[Entry] = []
@@ -483,25 +483,25 @@ class Lease(Timed, Recoverable, EntryHolder):
             positions.append(position)
             size += len(entry.message.body)
             if len(block) >= BLOCK_ENTRIES or size >= BLOCK_BYTES:
-                self._add_part(block, positions)
+                self._add_page(block, positions)
                 block = []
                 positions = []
                 size = 0
         if block:
-            self._add_part(block, positions)
+            self._add_page(block, positions)
 
-    def _add_part(self, block: list[Entry], positions: list[int]) -> None:
+    def _add_page(self, block: list[Entry], positions: list[int]) -> None:
         is_whole = positions[-1] - positions[0] + 1 == len(positions)
-        self._parts.append(_Part(positions[0], self._pages.pack(block), None if is_whole else positions))
+        self._leased_pages.append(_LeasedPage(positions[0], self._pages.pack(block), None if is_whole else positions))
 
     def start_at(self, seq: i64) -> None:
         self._notes.start_at(seq)
-        while self._finding:
-            self._pack(self._finding.popleft())
-        self._places = Runs()
-        self._parts.sort(key=attrgetter("first"))
+        while self._restoring:
+            self._pack(self._restoring.popleft())
+        self._restored_runs = Runs()
+        self._leased_pages.sort(key=attrgetter("first"))
         self.next = max(self.next, self.first)
-        if self.fetched == _UNKNOWN:
+        if self.fetched == _NOT_NOTED:
             self.fetched = self.next
         self._begin_group()
         self._drop_extensions()

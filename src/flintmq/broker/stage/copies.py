@@ -50,7 +50,7 @@ class QueuePart(SequenceReservation):
         self.count: i64 = 0
         self.size: i64 = 0
         # The number of messages for this queue only. It is not known after a restart.
-        self.alone: i64 = 0
+        self.single_queue_count: i64 = 0
         self.attempt = attempt
         self._next: i64 = 0
         self._end: i64 = 0
@@ -99,7 +99,7 @@ class QueuePart(SequenceReservation):
             self._loose = []
             self._loose_bytes = 0
 
-    def no_more_come(self) -> None:
+    def finish(self) -> None:
         if len(self._loose) >= _PAGE_MIN_ENTRIES or self._loose_bytes >= _PAGE_MIN_BYTES:
             self.pack()
 
@@ -206,7 +206,7 @@ class Attempt:
         # The batch was committed before this attempt began: its messages are dropped.
         self.is_late = False
         # Why the attempt accepts no more messages, "" while it does.
-        self.over = ""
+        self.closed_reason = ""
         self.notes: list[Entry] = []
         # The note that the attempt is complete.
         self.completion: Entry | None = None
@@ -223,8 +223,8 @@ class Attempt:
 
         Raises PreconditionFailed if the attempt is over, or if the message cannot be published by a commit.
         """
-        if self.over:
-            raise PreconditionFailed(self.over)
+        if self.closed_reason:
+            raise PreconditionFailed(self.closed_reason)
         if message.options.is_command:
             raise PreconditionFailed("a message that is a command to queues cannot be staged: publish it as it is")
         if not queues:
@@ -241,7 +241,7 @@ class Attempt:
             if queue.is_guarded:
                 self._check(part, message)
             entry = part.take(message)
-            part.alone += 1
+            part.single_queue_count += 1
             self.count += 1
             if entry is None:
                 return ROUTED
@@ -278,11 +278,11 @@ class Attempt:
         others = self.count
         left: i64 = 0
         for part in self.parts.values():
-            others -= part.alone
+            others -= part.single_queue_count
             if part.queue.gone:
-                lost += part.alone
+                lost += part.single_queue_count
             else:
-                left += part.count - part.alone
+                left += part.count - part.single_queue_count
         return lost + max(0, others - left)
 
     def part_of(self, queue: Queue) -> QueuePart:
@@ -308,17 +308,17 @@ class Attempt:
         It can still be committed after a restart, unless it has messages that do not survive one: then the batch has to
         be staged again. Raises PreconditionFailed if the attempt is over.
         """
-        if self.over:
-            raise PreconditionFailed(self.over)
+        if self.closed_reason:
+            raise PreconditionFailed(self.closed_reason)
         for part in self.parts.values():
-            part.no_more_come()
+            part.finish()
         self.is_complete = True
         self.stage.note_complete(self)
         return self.count
 
     def abandon(self) -> None:
         """Discard the attempt unless it is complete: its publisher has ended, or has begun another attempt."""
-        if not self.is_complete and not self.over:
+        if not self.is_complete and not self.closed_reason:
             self.stage.discard(self, "this attempt was given up before it was complete")
 
 
@@ -334,9 +334,9 @@ class Commit:
         self.attempts = attempts
         self.note = note
         # The index of the next attempt, and the parts of the current one.
-        self.place = 0
+        self.next_attempt = 0
         self.parts: deque[QueuePart] = deque()
         # The number of pending appends to streams.
-        self.appending = 0
+        self.appends_pending = 0
         # The number of attempts whose notes have been dropped, which begins when all messages are on their queues.
-        self.dropped = 0
+        self.dropped_attempts = 0

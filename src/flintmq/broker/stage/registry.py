@@ -71,10 +71,10 @@ class StageRegistry:
         now_ms = self.tick.now_ms
         if self._since_ms == 0:
             self._since_ms = now_ms
-        its = [stage for stage in self.by_name.values() if stage.record.user == user and not stage.is_retired]
-        if len(its) < STAGES_USER_MAX:
+        own = [stage for stage in self.by_name.values() if stage.record.user == user and not stage.is_retired]
+        if len(own) < STAGES_USER_MAX:
             return True
-        for stage in sorted(its, key=lambda stage: int(stage.used_ms)):
+        for stage in sorted(own, key=lambda stage: int(stage.used_ms)):
             if now_ms - max(stage.used_ms, self._since_ms) < STAGE_IDLE_MS:
                 return False
             if stage.is_idle:

@@ -174,7 +174,7 @@ class Stage(Recoverable, SteppedWork):
         return f"transactional id '{self.record.name}' in vhost '{self.record.vhost}'"
 
     @property
-    def _somebody(self) -> Client:
+    def _recovered_client(self) -> Client:
         """The client of commits that were found at start-up: the user is known, the connection is gone."""
         return Client("", 0, self.record.user, self.record.vhost)
 
@@ -206,7 +206,7 @@ class Stage(Recoverable, SteppedWork):
         self._attempts[key] = attempt
         return attempt
 
-    def commit(self, epoch: int, batch: int, winners: dict[int, int], client: Client | None = None) -> Committed:
+    def commit(self, epoch: int, batch: int, attempts: dict[int, int], client: Client | None = None) -> Committed:
         """Publish these attempts, given by partition, unless the batch was committed before. Discard all others.
 
         `client` is the committer, for tracing.
@@ -220,7 +220,7 @@ class Stage(Recoverable, SteppedWork):
             self._discard_through(batch, "this batch was committed before")
             return Committed(0, True)
         chosen: list[Attempt] = []
-        for partition, number in winners.items():
+        for partition, number in attempts.items():
             attempt = self._attempts.get((batch, partition, number))
             if attempt is None or not attempt.is_complete:
                 raise PreconditionFailed(
@@ -246,7 +246,7 @@ class Stage(Recoverable, SteppedWork):
             del self._attempts[attempt.key]
             attempt.is_committed = True
             count += attempt.count
-        self._commits.append(Commit(chosen, note, client or self._somebody))
+        self._commits.append(Commit(chosen, note, client or self._recovered_client))
         self._work()
         self._discard_through(batch, f"batch {batch} was committed without this attempt")
         return Committed(count, False)
@@ -300,7 +300,7 @@ class Stage(Recoverable, SteppedWork):
 
     def discard(self, attempt: Attempt, why: str) -> None:
         """Discard an attempt that is not committed: none of its messages will be published."""
-        attempt.over = why
+        attempt.closed_reason = why
         if attempt.is_late:
             return
         if self._attempts.get(attempt.key) is attempt:
@@ -349,7 +349,7 @@ class Stage(Recoverable, SteppedWork):
             return False
         try:
             while messages > 0 and self._commits:
-                count = self._release_some(self._commits[0])
+                count = self._publish_some(self._commits[0])
                 if count == 0:
                     break
                 messages -= count
@@ -367,15 +367,15 @@ class Stage(Recoverable, SteppedWork):
                 self._work()
         return self._is_busy
 
-    def _release_some(self, commit: Commit) -> i64:
+    def _publish_some(self, commit: Commit) -> i64:
         """Publish some messages of a commit. Returns how many, 0 if streams have to get theirs first."""
         while not commit.parts:
-            if commit.place == len(commit.attempts):
-                if commit.appending > 0:
+            if commit.next_attempt == len(commit.attempts):
+                if commit.appends_pending > 0:
                     return 0
                 return self._drop_notes(commit)
-            attempt = commit.attempts[commit.place]
-            commit.place += 1
+            attempt = commit.attempts[commit.next_attempt]
+            commit.next_attempt += 1
             commit.parts.extend(attempt.parts.values())
         part = commit.parts[0]
         if part.queue.gone:
@@ -394,7 +394,7 @@ class Stage(Recoverable, SteppedWork):
             # The restart found that the stream has all of them.
             pass
         elif isinstance(queue, StreamQueue):
-            commit.appending += 1
+            commit.appends_pending += 1
             self._stages.tick.deferred.append(DeferredAppend(_AppendNotes(self, commit, part), queue, entries))
         else:
             self._publish_copies(part, entries)
@@ -403,7 +403,7 @@ class Stage(Recoverable, SteppedWork):
         if tap is not None:
             # Tracing comes last: the entries have left their part, and an error here must not lose them.
             for message in messages:
-                tap.released(commit.client, queue, message)
+                tap.committed(commit.client, queue, message)
         return len(entries) + 1
 
     def _publish_copies(self, part: QueuePart, entries: list[Entry]) -> None:
@@ -453,9 +453,9 @@ class Stage(Recoverable, SteppedWork):
 
         Its own note is the last one: it says nothing about attempts without notes.
         """
-        if commit.dropped < len(commit.attempts):
-            commit.dropped += 1
-            return self._drop_notes_of(commit.attempts[commit.dropped - 1])
+        if commit.dropped_attempts < len(commit.attempts):
+            commit.dropped_attempts += 1
+            return self._drop_notes_of(commit.attempts[commit.dropped_attempts - 1])
         self._notes.drop(commit.note)
         self._commits.popleft()
         return 1
@@ -561,7 +561,7 @@ class Stage(Recoverable, SteppedWork):
             self._settle_appended(note, part, last, offset)
         self._appends = []
         for note, serials in self._found_commits:
-            self._commits.append(Commit([self._found.pop(serial) for serial in serials], note, self._somebody))
+            self._commits.append(Commit([self._found.pop(serial) for serial in serials], note, self._recovered_client))
         for attempt in self._found.values():
             attempt.is_complete = attempt.completion is not None and self._is_whole(attempt)
             is_known = attempt.epoch == self.epoch and attempt.key[0] >= self.next_batch
@@ -615,7 +615,7 @@ class _AppendNotes(AppendNotes):
         self._stage.drop_append_note(note)
 
     def appended(self, entries: list[Entry], note: Entry | None) -> None:
-        self._commit.appending -= 1
+        self._commit.appends_pending -= 1
         self._stage.appended(self._part, entries, note)
 
 

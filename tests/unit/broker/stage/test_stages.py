@@ -36,7 +36,7 @@ class Watcher(Tap):
     def published(self, client: TapClient, message: Message, queues: list[Queue]) -> Message:
         return message
 
-    def released(self, client: TapClient, queue: Queue, message: Message) -> None:
+    def committed(self, client: TapClient, queue: Queue, message: Message) -> None:
         self.released_by.append((client.user, client.connection, queue.name, message.body.decode()))
 
     def delivered(self, client: TapClient, queue: Queue, entry: Entry) -> None:
@@ -49,7 +49,7 @@ class Watcher(Tap):
 class Faulty(Watcher):
     """Fails whenever something is released."""
 
-    def released(self, client: TapClient, queue: Queue, message: Message) -> None:
+    def committed(self, client: TapClient, queue: Queue, message: Message) -> None:
         raise ValueError("no room for a copy")
 
 

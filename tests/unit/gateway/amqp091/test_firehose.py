@@ -252,7 +252,7 @@ class Faulty(Tap):
     def published(self, client: TapClient, message: Message, queues: list[Queue]) -> Message:
         raise ValueError("published")
 
-    def released(self, client: TapClient, queue: Queue, message: Message) -> None:
+    def committed(self, client: TapClient, queue: Queue, message: Message) -> None:
         raise ValueError("released")
 
     def delivered(self, client: TapClient, queue: Queue, entry: Entry) -> None:
