@@ -12,7 +12,7 @@ import pytest
 
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.entries import EntryQueue
-from flintmq.broker.terminus.terminus import Received, TargetTerminus
+from flintmq.broker.terminus.terminus import ReceivedDelivery, TargetTerminus
 from flintmq.broker.transaction import StagedSettlement, Transaction
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.confirms import Confirms
@@ -279,7 +279,7 @@ def settle_before_the_sync(patch: Patch) -> None:
 def forget_what_was_taken(patch: Patch) -> None:
     """AMQP 1.0: a durable link writes no note of a message that it has taken."""
 
-    def received(self: TargetTerminus, tag: bytes, outcome: bytes) -> Received:
+    def received(self: TargetTerminus, tag: bytes, outcome: bytes) -> ReceivedDelivery:
         found = self._find(tag)
         self._drop(found)
         found.outcome = outcome

@@ -133,7 +133,7 @@ class AmqpServer:
         self._alarm_is(reason)
 
     def _log_given_up(self) -> None:
-        given_up = int(self.gateway.tick.partial_messages.given_up)
+        given_up = int(self.gateway.tick.partial_messages.discarded)
         if given_up > self._partials_given_up:
             log.warning("parts of messages on suspended links given up", messages=given_up - self._partials_given_up)
             self._partials_given_up = given_up

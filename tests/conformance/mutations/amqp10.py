@@ -2096,7 +2096,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "broker/terminus/terminus.py",
         (
             "        if self.keeps_notes:\n"
-            "            received.notes.append(self._notes.write(_OUTCOME + _named(tag) + outcome))"
+            "            received.notes.append(self._notes.write(_OUTCOME + _with_length(tag) + outcome))"
         ),
         ("        if False:\n            pass"),
     ),

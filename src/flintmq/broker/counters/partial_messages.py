@@ -26,7 +26,7 @@ class PartialMessageHolder:
 
     @property
     @abstractmethod
-    def half_bytes(self) -> int:
+    def partial_bytes(self) -> int:
         """The number of bytes of its parts of messages."""
 
     @abstractmethod
@@ -48,7 +48,7 @@ class PartialMessages:
         self._user_most: i64 = _NO_LIMIT
         self._most: i64 = _NO_LIMIT
         # The number of messages whose parts were discarded.
-        self.given_up: i64 = 0
+        self.discarded: i64 = 0
         # Bytes by suspended terminus, the one that was suspended first in front: of all users, and by user.
         self._suspended: dict[PartialMessageHolder, i64] = {}
         self._of_users: dict[str, dict[PartialMessageHolder, None]] = {}
@@ -63,14 +63,14 @@ class PartialMessages:
 
     def _keep_to_bounds(self, user: str) -> None:
         while self._held_by.get(user, 0) > self._user_most:
-            self._give_up(next(iter(self._of_users[user])))
+            self._discard(next(iter(self._of_users[user])))
         while self.held > self._most:
-            self._give_up(next(iter(self._suspended)))
+            self._discard(next(iter(self._suspended)))
 
     def suspended(self, terminus: PartialMessageHolder) -> None:
         """Count the parts of a terminus that no link uses. Above a bound, parts of this user are discarded first."""
         self.resumed(terminus)
-        size = terminus.half_bytes
+        size = terminus.partial_bytes
         if size == 0:
             return
         user = terminus.user_name
@@ -94,6 +94,6 @@ class PartialMessages:
             del self._of_users[user]
             del self._held_by[user]
 
-    def _give_up(self, terminus: PartialMessageHolder) -> None:
+    def _discard(self, terminus: PartialMessageHolder) -> None:
         self.resumed(terminus)
-        self.given_up += terminus.discard_partial_messages()
+        self.discarded += terminus.discard_partial_messages()

@@ -147,7 +147,7 @@ class TerminusRegistry:
         """Discard all termini: the virtual host is deleted, and its queues are gone."""
         every: list[Terminus] = [*self.sources.values(), *self.targets.values()]
         for terminus in every:
-            terminus.let_go()
+            terminus.release_all()
             terminus.discard()
 
     # -- start-up -----------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ PART_BYTES: Final = 700
 
 # The size from which on a partial message is moved out of memory while suspended: a smaller page would take as much
 # memory.
-_PUT_OUT_BYTES: Final = 2_048
+_PAGED_OUT_MIN_BYTES: Final = 2_048
 
 # The event after which a terminus begins to expire (amqp-1.0 §3.5.6).
 LINK_DETACH: Final = "link-detach"
@@ -162,7 +162,7 @@ class Terminus(Timed, Recoverable):
         if self.gone:
             return
         self._notes.begin_group()
-        self.let_go()
+        self.release_all()
         self._notes.end_group()
         self.discard()
         if self.record.durability > NONE:
@@ -199,7 +199,7 @@ class Terminus(Timed, Recoverable):
         """The tags of unsettled deliveries."""
 
     @abstractmethod
-    def let_go(self) -> None:
+    def release_all(self) -> None:
         """Give back everything unsettled, within the open journal group."""
 
     @abstractmethod
@@ -217,7 +217,7 @@ class Terminus(Timed, Recoverable):
 
 
 @final
-class Held:
+class SentDelivery:
     """A delivery that was sent and is not settled."""
 
     def __init__(self, tag: bytes, queue: Queue, entry: Entry) -> None:
@@ -236,7 +236,7 @@ class SourceTerminus(Terminus, EntryHolder):
 
     def __init__(self, record: TerminusRecord, termini: "TerminusRegistry") -> None:
         super().__init__(record, termini)
-        self.unsettled: dict[bytes, Held] = {}
+        self.unsettled: dict[bytes, SentDelivery] = {}
         # The number of the last delivery, from which its tag was made. A restart does not know it.
         self.last_number: i64 = 0
         # The entries that links without acquisition (browsers) were sent. The note of it says what a restart must not
@@ -247,16 +247,16 @@ class SourceTerminus(Terminus, EntryHolder):
         self._seen_note: Entry | None = None
         self._noted_end = 0
         # Deliveries that a transaction settles, whatever happens to the terminus meanwhile.
-        self._staged: dict[Held, None] = {}
+        self._staged: dict[SentDelivery, None] = {}
         # Queues of which it holds, or held, entries.
         self._queues: dict[Queue, None] = {}
         # Deliveries whose notes were found, by queue and sequence number. Used at start-up only.
-        self._found: dict[Queue, dict[int, Held]] = {}
-        self._strays: list[Held] = []
+        self._found: dict[Queue, dict[int, SentDelivery]] = {}
+        self._replaced: list[SentDelivery] = []
 
-    def hold(self, tag: bytes, queue: Queue, entry: Entry) -> Held:
+    def hold(self, tag: bytes, queue: Queue, entry: Entry) -> SentDelivery:
         """Hold an acquired entry under a delivery tag. It may be sent once the note is durable."""
-        held = Held(tag, queue, entry)
+        held = SentDelivery(tag, queue, entry)
         self.unsettled[tag] = held
         if queue not in self._queues:
             self._queues[queue] = None
@@ -265,14 +265,14 @@ class SourceTerminus(Terminus, EntryHolder):
             self._write(held)
         return held
 
-    def settle(self, tag: bytes, outcome: Outcome) -> Held | None:
+    def settle(self, tag: bytes, outcome: Outcome) -> SentDelivery | None:
         """Settle a delivery with its outcome. Returns None if it is not held (any more)."""
         held = self.unsettled.pop(tag, None)
         if held is not None:
             self._apply(held, outcome)
         return held
 
-    def _apply(self, held: Held, outcome: Outcome) -> None:
+    def _apply(self, held: SentDelivery, outcome: Outcome) -> None:
         note = held.note
         seen = self.seen if self.keeps_notes else None
         if note is None and seen is None:
@@ -288,7 +288,7 @@ class SourceTerminus(Terminus, EntryHolder):
         finally:
             self._notes.end_group()
 
-    def _note_seen(self, seen: Seen, held: Held) -> None:
+    def _note_seen(self, seen: Seen, held: SentDelivery) -> None:
         """Note that a delivery of a browsed entry is settled: no restart may send it again."""
         if held.queue.keeps_all:
             if self._noted_end == seen.end:
@@ -315,7 +315,7 @@ class SourceTerminus(Terminus, EntryHolder):
         if note is not None:
             self._notes.drop(note)
 
-    def stage(self, tag: bytes) -> Held | None:
+    def stage(self, tag: bytes) -> SentDelivery | None:
         """Reserve a delivery for a transaction: only `settle_staged` settles it, and `unstage` or a crash returns it.
 
         Returns None if it is not held.
@@ -325,11 +325,11 @@ class SourceTerminus(Terminus, EntryHolder):
             self._staged[held] = None
         return held
 
-    def unstage(self, held: Held) -> None:
+    def unstage(self, held: SentDelivery) -> None:
         del self._staged[held]
         self.unsettled[held.tag] = held
 
-    def settle_staged(self, held: Held, outcome: Outcome) -> None:
+    def settle_staged(self, held: SentDelivery, outcome: Outcome) -> None:
         del self._staged[held]
         self._apply(held, outcome)
 
@@ -338,14 +338,14 @@ class SourceTerminus(Terminus, EntryHolder):
         """The tags of its deliveries, which no other delivery may have."""
         return [*self.unsettled, *[held.tag for held in self._staged]]
 
-    def take(self, tag: bytes) -> Held | None:
+    def take(self, tag: bytes) -> SentDelivery | None:
         """Forget a delivery without settling its entry. Returns None if it is not held."""
         held = self.unsettled.pop(tag, None)
         if held is not None:
             self._drop(held)
         return held
 
-    def let_go(self) -> None:
+    def release_all(self) -> None:
         self._drop_seen()
         for held in self._staged:
             self._drop(held)
@@ -387,12 +387,12 @@ class SourceTerminus(Terminus, EntryHolder):
             else:
                 self._drop(held)
 
-    def _write(self, held: Held) -> None:
+    def _write(self, held: SentDelivery) -> None:
         # A note is written only for an entry that a restart finds on its queue.
         if held.entry.segment != 0 or held.queue.keeps_all:
             held.note = self._notes.write(b"%d %d " % (held.queue.id, int(held.entry.seq)) + held.tag)
 
-    def _drop(self, held: Held) -> None:
+    def _drop(self, held: SentDelivery) -> None:
         note = held.note
         if note is not None:
             held.note = None
@@ -418,7 +418,7 @@ class SourceTerminus(Terminus, EntryHolder):
             self._drop(older)
             if self.unsettled.get(older.tag) is older:
                 del self.unsettled[older.tag]
-        held = Held(tag, queue, entry)
+        held = SentDelivery(tag, queue, entry)
         held.note = entry
         found[number] = held
         self.unsettled[tag] = held
@@ -441,13 +441,13 @@ class SourceTerminus(Terminus, EntryHolder):
         held.entry = entry
         if self.unsettled.get(held.tag) is not held:
             # A damaged record: the tag has been another delivery's since.
-            self._strays.append(held)
+            self._replaced.append(held)
 
     def start_at(self, seq: i64) -> None:
         super().start_at(seq)
         for queue, missing in self._found.items():
             for number, held in missing.items():
-                entry = queue.recall(_stub(held.entry, number)) if queue.keeps_all else None
+                entry = queue.recall(_entry_at(held.entry, number)) if queue.keeps_all else None
                 if entry is None:
                     if self.unsettled.get(held.tag) is held:
                         del self.unsettled[held.tag]
@@ -462,23 +462,23 @@ class SourceTerminus(Terminus, EntryHolder):
             self._queues[queue] = None
             queue.hold_for(self)
         self._found = {}
-        for held in self._strays:
+        for held in self._replaced:
             self._drop(held)
             held.queue.put_back([held.entry])
-        self._strays = []
+        self._replaced = []
 
 
 # The first octet of the note of sent entries. Other notes begin with a queue's id.
 _SEEN: Final = b"s"
 
 
-def _stub(note: Entry, seq: int) -> Entry:
+def _entry_at(note: Entry, seq: int) -> Entry:
     """Return an entry that has nothing but its sequence number."""
     return Entry(note.message, seq)
 
 
 @final
-class Received:
+class ReceivedDelivery:
     """A delivery that is arriving, or that arrived and is not settled by its sender.
 
     `size` is the number of bytes of its message so far. `outcome` is encoded by the gateway. `notes` are those of the
@@ -487,7 +487,7 @@ class Received:
 
     def __init__(self) -> None:
         # Parts without notes, and parts that were in a page. Parts in notes are not kept twice.
-        self.unnoted: list[bytes] = []
+        self.parts_without_notes: list[bytes] = []
         self.size: i64 = 0
         self.outcome: bytes | None = None
         # Whether a transaction has yet to confirm the outcome. A crash rolls it back, so that there is no note.
@@ -495,19 +495,19 @@ class Received:
         self.notes: list[Entry] = []
         self.page: Page | None = None
         # The places in the journal of the notes of parts that are, or were, in the page.
-        self.noted: list[PlacesOfPage] = []
+        self.paged_places: list[PlacesOfPage] = []
 
     @property
     def parts(self) -> list[bytes]:
         """The parts of its message, none once there is an outcome."""
         if self.outcome is not None:
             return []
-        return [*self.unnoted, *[_content(note.message.body) for note in self.notes]]
+        return [*self.parts_without_notes, *[_note_content(note.message.body) for note in self.notes]]
 
     @property
     def held(self) -> i64:
         """The memory it takes, in bytes, with the overhead of each part."""
-        return max(self.size, PART_BYTES * (len(self.notes) + len(self.unnoted)))
+        return max(self.size, PART_BYTES * (len(self.notes) + len(self.parts_without_notes)))
 
 
 @final
@@ -516,14 +516,14 @@ class TargetTerminus(Terminus, PartialMessageHolder):
 
     def __init__(self, record: TerminusRecord, termini: "TerminusRegistry") -> None:
         super().__init__(record, termini)
-        self.unsettled: dict[bytes, Received] = {}
+        self.unsettled: dict[bytes, ReceivedDelivery] = {}
 
     @property
     def tags(self) -> list[bytes]:
         return list(self.unsettled)
 
     @property
-    def partial_messages(self) -> list[Received]:
+    def partial_messages(self) -> list[ReceivedDelivery]:
         """Deliveries whose messages have not arrived completely."""
         return [received for received in self.unsettled.values() if received.outcome is None]
 
@@ -532,13 +532,13 @@ class TargetTerminus(Terminus, PartialMessageHolder):
         return self.record.user
 
     @property
-    def half_bytes(self) -> int:
-        return sum([int(half.held) for half in self.partial_messages])
+    def partial_bytes(self) -> int:
+        return sum([int(partial.held) for partial in self.partial_messages])
 
     @property
     def paged_out_bytes(self) -> int:
         """The bytes of partial messages that are out of memory."""
-        return sum([int(half.size) for half in self.partial_messages if half.page is not None])
+        return sum([int(partial.size) for partial in self.partial_messages if partial.page is not None])
 
     def discard_partial_messages(self) -> int:
         partial_messages = [tag for tag, received in self.unsettled.items() if received.outcome is None]
@@ -551,19 +551,19 @@ class TargetTerminus(Terminus, PartialMessageHolder):
     def attach(self, link: object, session: object, connection: object) -> None:
         super().attach(link, session, connection)
         self._termini.partial_messages.resumed(self)
-        self._bring_back()
+        self._page_in()
 
-    def _put_out(self) -> None:
+    def _page_out(self) -> None:
         """Move partial messages out of memory: no connection continues them."""
-        for half in self.partial_messages:
-            if half.page is None and half.size >= _PUT_OUT_BYTES:
-                half.page = self._termini.pages.put_out(b"".join(half.parts))
-                half.unnoted = []
-                if half.notes:
-                    half.noted.append(places_of(half.notes))
-                    half.notes = []
+        for partial in self.partial_messages:
+            if partial.page is None and partial.size >= _PAGED_OUT_MIN_BYTES:
+                partial.page = self._termini.pages.put_out(b"".join(partial.parts))
+                partial.parts_without_notes = []
+                if partial.notes:
+                    partial.paged_places.append(places_of(partial.notes))
+                    partial.notes = []
 
-    def _bring_back(self) -> None:
+    def _page_in(self) -> None:
         """Bring partial messages back: a link continues.
 
         One that cannot be read is discarded: its sender does not find it in the unsettled map and sends it from the
@@ -574,9 +574,9 @@ class TargetTerminus(Terminus, PartialMessageHolder):
             if page is None:
                 continue
             try:
-                received.unnoted = [self._termini.pages.bring_back(page)]
+                received.parts_without_notes = [self._termini.pages.bring_back(page)]
             except StorageError:
-                self._termini.partial_messages.given_up += 1
+                self._termini.partial_messages.discarded += 1
                 self.forget(tag)
 
     def detach(self, detached: DetachedLink | None = None) -> None:
@@ -597,7 +597,7 @@ class TargetTerminus(Terminus, PartialMessageHolder):
         partial_messages = self._termini.partial_messages
         partial_messages.suspended(self)
         if not partial_messages.is_disk_low:
-            self._put_out()
+            self._page_out()
 
     def discard(self) -> None:
         super().discard()
@@ -607,14 +607,14 @@ class TargetTerminus(Terminus, PartialMessageHolder):
         super().start_at(seq)
         self._suspend()
 
-    def part(self, tag: bytes, data: bytes) -> Received:
+    def part(self, tag: bytes, data: bytes) -> ReceivedDelivery:
         """Add a part of a message. It may be confirmed to the sender once this batch is durable."""
         received = self._find(tag)
         received.size += len(data)
         if self.keeps_notes:
-            received.notes.append(self._notes.write(_PART + _named(tag) + data))
+            received.notes.append(self._notes.write(_PART + _with_length(tag) + data))
         else:
-            received.unnoted.append(data)
+            received.parts_without_notes.append(data)
         return received
 
     def begin(self) -> None:
@@ -627,19 +627,19 @@ class TargetTerminus(Terminus, PartialMessageHolder):
     def end(self) -> None:
         self._notes.end_group()
 
-    def received(self, tag: bytes, outcome: bytes) -> Received:
+    def received(self, tag: bytes, outcome: bytes) -> ReceivedDelivery:
         """Record the outcome of a message. The sender does not know it yet, and may send the message again."""
         received = self._find(tag)
         self._drop(received)
-        received.unnoted = []
+        received.parts_without_notes = []
         received.size = 0
         received.outcome = outcome
         received.is_provisional = False
         if self.keeps_notes:
-            received.notes.append(self._notes.write(_OUTCOME + _named(tag) + outcome))
+            received.notes.append(self._notes.write(_OUTCOME + _with_length(tag) + outcome))
         return received
 
-    def posted(self, tag: bytes, outcome: bytes) -> Received:
+    def posted(self, tag: bytes, outcome: bytes) -> ReceivedDelivery:
         """Record a provisional outcome: a transaction's commit calls `received`, its rollback `forget`."""
         self.forget(tag)
         received = self._find(tag)
@@ -655,47 +655,47 @@ class TargetTerminus(Terminus, PartialMessageHolder):
         self._drop(received)
         return True
 
-    def let_go(self) -> None:
+    def release_all(self) -> None:
         for received in self.unsettled.values():
             self._drop(received)
         self.unsettled = {}
 
-    def _find(self, tag: bytes) -> Received:
+    def _find(self, tag: bytes) -> ReceivedDelivery:
         received = self.unsettled.get(tag)
         if received is None:
-            received = Received()
+            received = ReceivedDelivery()
             self.unsettled[tag] = received
         return received
 
-    def _drop(self, received: Received) -> None:
+    def _drop(self, received: ReceivedDelivery) -> None:
         for note in received.notes:
             self._notes.drop(note)
         received.notes = []
-        for places in received.noted:
+        for places in received.paged_places:
             self._notes.drop_runs(places)
-        received.noted = []
+        received.paged_places = []
         page, received.page = received.page, None
         if page is not None:
             self._termini.pages.drop(page)
 
     def _keep_or_drop_notes(self) -> None:
-        self._bring_back()
+        self._page_in()
         for tag, received in self.unsettled.items():
             if not self.keeps_notes:
-                received.unnoted = received.parts
+                received.parts_without_notes = received.parts
                 self._drop(received)
             elif received.is_provisional:
                 continue
             elif received.outcome is not None:
-                received.notes.append(self._notes.write(_OUTCOME + _named(tag) + received.outcome))
+                received.notes.append(self._notes.write(_OUTCOME + _with_length(tag) + received.outcome))
             else:
-                for part in received.unnoted:
-                    received.notes.append(self._notes.write(_PART + _named(tag) + part))
-                received.unnoted = []
+                for part in received.parts_without_notes:
+                    received.notes.append(self._notes.write(_PART + _with_length(tag) + part))
+                received.parts_without_notes = []
 
     def restore(self, entry: Entry) -> None:
         body = entry.message.body
-        content = _content(body)
+        content = _note_content(body)
         received = self._find(body[2 : len(body) - len(content)])
         received.notes.append(entry)
         if body[:1] == _OUTCOME:
@@ -709,11 +709,11 @@ _PART: Final = b"p"
 _OUTCOME: Final = b"o"
 
 
-def _named(tag: bytes) -> bytes:
+def _with_length(tag: bytes) -> bytes:
     # A tag has at most 32 bytes (amqp-1.0 part 2 §2.8.7).
     return bytes([len(tag)]) + tag
 
 
-def _content(note: bytes) -> bytes:
+def _note_content(note: bytes) -> bytes:
     """Return the contents of a target's note, behind the tag."""
     return note[2 + note[1] :]

@@ -18,7 +18,7 @@ from flintmq.base.errors import (
 from flintmq.broker.message import Entry
 from flintmq.broker.queue import settlement
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.terminus.terminus import DetachedLink, Held, SourceTerminus
+from flintmq.broker.terminus.terminus import DetachedLink, SentDelivery, SourceTerminus
 from flintmq.gateway.amqp10.annotations import check_state
 from flintmq.gateway.amqp10.confirms import PROTOCOL
 from flintmq.gateway.amqp10.link_terminus import join, leave
@@ -293,7 +293,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         elif self._timeouts is not None and sent is not None:
             self._timeouts.sent(sent, self.session.gateway.tick.now_ms)
 
-    def noted(self, held: Held, acquires: "OpenTransaction | None", payload: list[bytes]) -> None:
+    def noted(self, held: SentDelivery, acquires: "OpenTransaction | None", payload: list[bytes]) -> None:
         """The note of a delivery is on the disk. The transaction is that of then: the link may have another by now."""
         self._noting -= 1
         terminus = self.terminus
@@ -390,7 +390,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
             return False
         return held.note is not None or self.consumer.seen is not None
 
-    def settle_held(self, tag: bytes, outcome: settlement.Outcome) -> Held | None:
+    def settle_held(self, tag: bytes, outcome: settlement.Outcome) -> SentDelivery | None:
         """Settle what the terminus holds by this tag; None if it holds nothing.
 
         Its note goes in one group with the dead letter that this may make: a crash could leave the message to others.
@@ -536,7 +536,7 @@ class _Noted(PendingReply):
     """A delivery of which the terminus had to make a note first."""
 
     def __init__(
-        self, owner: OutgoingLink, held: Held, acquires: "OpenTransaction | None", payload: list[bytes]
+        self, owner: OutgoingLink, held: SentDelivery, acquires: "OpenTransaction | None", payload: list[bytes]
     ) -> None:
         self._owner = owner
         self._held = held

@@ -2,7 +2,7 @@
 
 from typing import final
 
-from flintmq.broker.terminus.terminus import Received, TargetTerminus
+from flintmq.broker.terminus.terminus import ReceivedDelivery, TargetTerminus
 from flintmq.gateway.amqp10.link_terminus import encoded_state
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.wire.amqp10.states import Outcome, TransactionalState
@@ -21,7 +21,7 @@ class Posting:
         self._delivery = delivery
         self._outcome = outcome
         self._terminus: TargetTerminus | None = None
-        self._kept: Received | None = None
+        self._kept: ReceivedDelivery | None = None
 
     def keep(self, terminus: TargetTerminus) -> None:
         """From now on the terminus knows of the delivery, until the client has settled it."""

@@ -5,8 +5,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import SCOPE_LINK, DecodeError
-from flintmq.broker.terminus.terminus import Received as Kept
-from flintmq.broker.terminus.terminus import TargetTerminus
+from flintmq.broker.terminus.terminus import ReceivedDelivery, TargetTerminus
 from flintmq.gateway.amqp10.confirms import refuse_unsafe
 from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
@@ -56,7 +55,7 @@ class Progress:
         return payload[seen:]
 
 
-def seen(known: Kept, state: DeliveryState | None) -> i64:
+def seen(known: ReceivedDelivery, state: DeliveryState | None) -> i64:
     """How many bytes of a resumed delivery came before; `state` says where the client begins (part 3 §3.4.6)."""
     begins: i64 = 0
     if isinstance(state, Received):
@@ -68,7 +67,9 @@ def seen(known: Kept, state: DeliveryState | None) -> i64:
 class PartKept(PendingReply):
     """A part of a message is on the disk, and need not be sent again."""
 
-    def __init__(self, link: ReceiverLink, delivery: IncomingDelivery, received: Kept, progress: Progress) -> None:
+    def __init__(
+        self, link: ReceiverLink, delivery: IncomingDelivery, received: ReceivedDelivery, progress: Progress
+    ) -> None:
         self._link = link
         self._delivery = delivery
         self._received = received

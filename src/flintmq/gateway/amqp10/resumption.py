@@ -4,7 +4,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
 from flintmq.base.errors import InvalidField
-from flintmq.broker.terminus.terminus import Held, SourceTerminus
+from flintmq.broker.terminus.terminus import SentDelivery, SourceTerminus
 from flintmq.gateway.amqp10.message_encoder import MessageEncoder
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.durability import PendingReply
@@ -38,7 +38,7 @@ class Resumption:
         self._terminus = terminus
         self._encoder = encoder
         # A message is here whole as long as it is not settled: it can be sent from any place on.
-        self._todo: deque[tuple[Held, Plan]] = deque(
+        self._todo: deque[tuple[SentDelivery, Plan]] = deque(
             [(held, plan(tag, None, theirs, is_complete)) for tag, held in terminus.unsettled.items()]
         )
         # Deliveries that the client has, and that are settled here.
@@ -98,7 +98,7 @@ class Resumption:
         if not self._owner.is_over:
             self._owner.on_room(self._owner.link)
 
-    def _take_up(self, link: SenderLink, held: Held, planned: Plan) -> None:
+    def _take_up(self, link: SenderLink, held: SentDelivery, planned: Plan) -> None:
         action = planned.action
         if action in _OUTCOMES:
             link.resume(held.tag, [], planned.state, True)

@@ -24,7 +24,7 @@ from flintmq.base.errors import (
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue import settlement
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.terminus.terminus import Held
+from flintmq.broker.terminus.terminus import SentDelivery
 from flintmq.broker.transaction import StagedPublish, StagedSettlement, Transaction
 from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.outcomes import settlement_of
@@ -327,7 +327,7 @@ class LinkSettlement(StagedSettlement):
         self._outcome = outcome
         self._settled = settled
         # The delivery as the terminus of the link holds it.
-        self._held: Held | None = None
+        self._held: SentDelivery | None = None
 
     @property
     def dead_letter_bytes(self) -> i64:

@@ -46,7 +46,7 @@ def lose(client: Client) -> None:
 
 def kept(server: Server) -> list[str]:
     """The links of which half a message is there."""
-    return [key[2] for key, target in server.vhost.termini.targets.items() if target.half_bytes > 0]
+    return [key[2] for key, target in server.vhost.termini.targets.items() if target.partial_bytes > 0]
 
 
 def test_halves_of_a_user_have_a_bound() -> None:
@@ -57,7 +57,7 @@ def test_halves_of_a_user_have_a_bound() -> None:
         assert server.gateway.tick.partial_messages.held <= 3 * HALF
     assert kept(server) == ["link3", "link4", "link5"]
     assert len(server.vhost.termini.targets) == 6
-    assert server.gateway.tick.partial_messages.given_up == 3
+    assert server.gateway.tick.partial_messages.discarded == 3
 
 
 def test_one_users_halves_are_not_another_ones() -> None:
@@ -128,11 +128,11 @@ def test_halves_of_suspended_links_are_put_out_of_memory() -> None:
     lose(begin(server, "link"))
     target = server.vhost.termini.targets["u", "client", "link"]
     assert parts_of(server, "link") == []
-    assert target.paged_out_bytes == target.half_bytes > HALF // 2
+    assert target.paged_out_bytes == target.partial_bytes > HALF // 2
     client = Client(server)
     attach(client, "link", {b"a": None})
     assert target.paged_out_bytes == 0
-    assert len(b"".join(parts_of(server, "link"))) == target.half_bytes
+    assert len(b"".join(parts_of(server, "link"))) == target.partial_bytes
     assert not pages.put
     lose(client)
     assert len(pages.put) == 1
@@ -146,7 +146,7 @@ def test_halves_of_suspended_links_are_put_out_of_memory() -> None:
     assert place is not None
     assert sender.said == [(1, ACCEPTED, True)]
     assert server.vhost.queues["q"].message_count == 1
-    assert target.half_bytes == 0
+    assert target.partial_bytes == 0
     assert not pages.put
 
 
@@ -171,7 +171,7 @@ def test_a_half_that_cannot_be_read_comes_again_from_the_beginning() -> None:
     client = Client(server)
     sender = attach(client, "link", {b"a": None})
     assert not sender.answer.unsettled
-    assert server.gateway.tick.partial_messages.given_up == 1
+    assert server.gateway.tick.partial_messages.discarded == 1
     sender.link.send_tagged(b"a", [encode_data(BODY)], False, 0, None, 1)
     client.durable()
     assert sender.said == [(1, ACCEPTED, True)]
