@@ -22,7 +22,7 @@ from flintmq.client.amqp10.connection import ClientConnection
 from flintmq.client.driven import Timers
 from flintmq.client.waiting import Waitable
 from flintmq.protocol.output import Output
-from flintmq.wire.amqp10.places import position_of
+from flintmq.wire.amqp10.received import bytes_before
 from flintmq.wire.amqp10.states import Received
 from tests.servers import BrokerProcess
 
@@ -198,7 +198,7 @@ def test_a_large_message_that_is_sent(broker: BrokerProcess) -> None:
         connection.resume(sender)
         state = (sender.server.unsettled or {}).get(sent.tag)
         before = confirmed
-        confirmed = position_of(payload, state) if isinstance(state, Received) else 0
+        confirmed = bytes_before(payload, state) if isinstance(state, Received) else 0
         # What was on the disk once stays there.
         assert confirmed >= before
         if kills > 8:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import flintmq.client as fc
+from flintmq.wire.amqp091.committed_attempts import ATTEMPTS_PER_FRAME
 from flintmq.wire.amqp091.tables import Table
-from flintmq.wire.amqp091.winners import WINNERS_OF_FRAME
 from tests.servers import BrokerProcess
 
 Connect = Callable[..., fc.Connection]
@@ -117,7 +117,7 @@ def test_more_winners_than_a_frame_has_room_for(
     tx = name_of(request)
     queue = driver.declare_queue(tx).name
     info = driver.stage_open(tx, "query")
-    count = WINNERS_OF_FRAME + 1
+    count = ATTEMPTS_PER_FRAME + 1
     for partition in range(count):
         stage(connection, tx, info.epoch, 0, partition, 1, queue, 1)
     committed = driver.stage_commit(tx, info.epoch, 0, dict.fromkeys(range(count), 1))

@@ -13,8 +13,8 @@ from flintmq.client.amqp10.receiver import ClientReceiver, Delivery
 from flintmq.client.amqp10.sender import ClientSender
 from flintmq.client.amqp10.sender import Sent as Command
 from flintmq.wire.amqp10.performatives import Attach
-from flintmq.wire.amqp10.places import place_of
 from flintmq.wire.amqp10.properties import Header, Properties
+from flintmq.wire.amqp10.received import received_state
 from flintmq.wire.amqp10.spec import DURABLE_UNSETTLED_STATE, EXPIRE_NEVER, RCV_SECOND, SND_UNSETTLED
 from flintmq.wire.amqp10.states import Accepted, DeliveryState, Outcome
 from flintmq.wire.amqp10.termini import Source, Target
@@ -205,7 +205,7 @@ class LastingReceiver:
         self._cut_off = {
             delivery: self._cut_off.get(delivery, 0) + 1
             for delivery in begun
-            if place_of(delivery.so_far()).section_number > 0
+            if received_state(delivery.so_far()).section_number > 0
         }
         for held in self._held.values():
             was_here = held.copy is not None

@@ -4,9 +4,9 @@ from flintmq.client.delivery import Delivery
 from flintmq.client.values import LeaseInfo, QueueInfo, StageCommitted, StageInfo, StreamChunk, StreamInfo
 from flintmq.client.waiting import Answer, Request
 from flintmq.wire.amqp091 import methods
+from flintmq.wire.amqp091.committed_attempts import ATTEMPTS_PER_FRAME, encode_attempts
 from flintmq.wire.amqp091.methods import Method
 from flintmq.wire.amqp091.tables import Table
-from flintmq.wire.amqp091.winners import WINNERS_OF_FRAME, encode_winners
 
 
 def declare_exchange(
@@ -187,14 +187,14 @@ def stage_commits(
 ) -> list[Request[StageCommitted]]:
     """Return the requests of one commit, to be sent in order. The last one commits, and has the answer."""
     pairs = list(winners.items())
-    parts = [dict(pairs[at : at + WINNERS_OF_FRAME]) for at in range(0, len(pairs), WINNERS_OF_FRAME)] or [{}]
+    parts = [dict(pairs[at : at + ATTEMPTS_PER_FRAME]) for at in range(0, len(pairs), ATTEMPTS_PER_FRAME)] or [{}]
     found = []
     for number, part in enumerate(parts, 1):
         method = methods.StageCommit(
             transactional_id=transactional_id,
             epoch=epoch,
             batch=batch,
-            winners=encode_winners(part),
+            attempts=encode_attempts(part),
             more=number < len(parts),
         )
         found.append(Request(method, (methods.StageCommitOk,), _committed))

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from flintmq.wire.amqp10.places import position_of
+from flintmq.wire.amqp10.received import bytes_before
 from flintmq.wire.amqp10.spec import DURABLE_CONFIGURATION, DURABLE_NONE, DURABLE_UNSETTLED_STATE
 from flintmq.wire.amqp10.states import ACCEPTED, Received
 from flintmq.wire.amqp10.termini import Source, Target
@@ -263,7 +263,7 @@ def test_3_5_5_unsettled_state_target(mortal: BrokerProcess) -> None:
     session.peer.wait(lambda: link.credit > 1, link.ill)
     id = link.begin(b"", b"whole", more=False, state=ACCEPTED, settled=True, resume=True)
     session.sync()
-    id = link.begin(half[position_of(half, place) :], b"half", more=False, state=place, resume=True)
+    id = link.begin(half[bytes_before(half, place) :], b"half", more=False, state=place, resume=True)
     assert session.outcome(id) == ACCEPTED
     bodies = [each.message.bare for each in session.receiver(killed.address, credit=3).take(2)]
     assert bodies == [text("whole"), text("half " * 20)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flintmq.wire.amqp10.places import place_of, position_of
+from flintmq.wire.amqp10.received import bytes_before, received_state
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, DeliveryState, Received
 from flintmq.wire.amqp10.termini import Source, Target
 from tests.conformance.amqp10.catalogue import clause, rule
@@ -91,13 +91,13 @@ def test_3_4_6_tag_1_not_resumed(suspension: Suspension) -> None:
 def _resumed_from(suspension: Suspension, cut: int) -> bytes:
     """The receiver has so many bytes; with what then comes it has this."""
     payload = suspension.found.payload
-    link = suspension.resume({suspension.tag: place_of(payload[:cut])})
+    link = suspension.resume({suspension.tag: received_state(payload[:cut])})
     assert suspension.tag in _unsettled(link)
     again = link.get()
     assert again.first.resume
     assert again.tag == suspension.tag
     state = again.first.state
-    start = position_of(payload, state) if isinstance(state, Received) else 0
+    start = bytes_before(payload, state) if isinstance(state, Received) else 0
     # It might begin earlier, and the receiver pass over what it has; the broker sends no byte twice.
     assert start == cut
     link.settle(again)

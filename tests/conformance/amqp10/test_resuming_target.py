@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.wire.amqp10.performatives import Transfer
-from flintmq.wire.amqp10.places import place_of
+from flintmq.wire.amqp10.received import received_state
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, DeliveryState, Received
 from flintmq.wire.amqp10.termini import Source, Target
 from tests.conformance.amqp10.catalogue import clause, rule
@@ -111,7 +111,7 @@ def suspension(session: Session, queues: Queues) -> Suspension:
 def test_3_4_6_target_keeps_parts(suspension: Suspension) -> None:
     """Its map says the first byte that it has not; sent from there, the message is whole."""
     suspension.half_sent()
-    place = place_of(MESSAGE[:CUT])
+    place = received_state(MESSAGE[:CUT])
     assert suspension.resume({TAG: None}) == {TAG: place}
     suspension.completes(MESSAGE[CUT:], place)
 
@@ -130,7 +130,7 @@ def test_3_4_6_tag_2_any_start(suspension: Suspension, start: int) -> None:
     """From wherever the sender begins, up to where the server is."""
     suspension.half_sent()
     suspension.resume({TAG: None})
-    suspension.completes(MESSAGE[start:], place_of(MESSAGE[:start]))
+    suspension.completes(MESSAGE[start:], received_state(MESSAGE[:start]))
 
 
 @rule("3.4.6.tag-4-receiver-forgets")

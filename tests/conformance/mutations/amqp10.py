@@ -8,7 +8,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "3.4.6.target-keeps-parts",
         "gateway/amqp10/incoming.py",
-        '                found[tag] = place_of(b"".join(received.parts))',
+        '                found[tag] = received_state(b"".join(received.parts))',
         "                found[tag] = None",
     ),
     (

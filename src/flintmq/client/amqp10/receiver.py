@@ -16,7 +16,7 @@ from flintmq.protocol.amqp10.session import Session
 from flintmq.protocol.amqp10.states import Endpoint
 from flintmq.wire.amqp10.composite import Fields
 from flintmq.wire.amqp10.performatives import Attach
-from flintmq.wire.amqp10.places import place_of, position_of
+from flintmq.wire.amqp10.received import bytes_before, received_state
 from flintmq.wire.amqp10.states import DeliveryState, Outcome, Received, TransactionalState
 from flintmq.wire.amqp10.termini import Source, Target
 
@@ -60,7 +60,7 @@ class Delivery:
         """Return the state of the delivery for another attach after a lost connection (amqp-1.0 part 3 §3.4.6)."""
         if isinstance(self.outcome, Outcome):
             return self.outcome
-        return place_of(self.so_far())
+        return received_state(self.so_far())
 
     def so_far(self) -> bytes:
         """Return the bytes that have arrived."""
@@ -368,7 +368,7 @@ class ClientReceiver(ReceiverOwner):
         held.incoming = incoming
         incoming.mark = held
         if incoming.is_resumed:
-            begins = position_of(held.so_far(), state) if isinstance(state, Received) else 0
+            begins = bytes_before(held.so_far(), state) if isinstance(state, Received) else 0
             held.known = len(held.so_far()) - begins
         return held
 

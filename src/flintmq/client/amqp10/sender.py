@@ -14,7 +14,7 @@ from flintmq.protocol.amqp10.session import Session
 from flintmq.protocol.amqp10.states import Endpoint
 from flintmq.wire.amqp10.composite import Fields
 from flintmq.wire.amqp10.performatives import Attach
-from flintmq.wire.amqp10.places import position_of
+from flintmq.wire.amqp10.received import bytes_before
 from flintmq.wire.amqp10.spec import SND_SETTLED
 from flintmq.wire.amqp10.states import Accepted, DeliveryState, Outcome, Received, TransactionalState
 from flintmq.wire.amqp10.termini import Coordinator, Source, Target
@@ -227,7 +227,7 @@ class ClientSender(SenderOwner):
             self._settle(sent, plan.state)
         else:
             assert isinstance(plan.state, Received)
-            rest = sent.payload[position_of(sent.payload, plan.state) :]
+            rest = sent.payload[bytes_before(sent.payload, plan.state) :]
             link.resume(sent.tag, [rest], plan.state, mark=sent)
 
     def _settle(self, sent: Sent, state: DeliveryState | None) -> None:

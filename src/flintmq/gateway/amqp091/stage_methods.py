@@ -6,6 +6,7 @@ A task selects where what it publishes is staged, and says when that is all; the
 from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.stage.stage import Stage
 from flintmq.gateway.amqp091.channel import ServerChannel
+from flintmq.wire.amqp091.committed_attempts import PARTITION_MAX, decode_attempts
 from flintmq.wire.amqp091.methods import (
     Method,
     StageAbort,
@@ -22,7 +23,6 @@ from flintmq.wire.amqp091.methods import (
     StageSelectOk,
 )
 from flintmq.wire.amqp091.tables import INT64_MAX
-from flintmq.wire.amqp091.winners import PARTITION_MAX, decode_winners
 
 
 def open_stage(channel: ServerChannel, method: Method) -> None:
@@ -53,7 +53,7 @@ def ready(channel: ServerChannel, method: Method) -> None:
 def commit(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, StageCommit)
     channel.check_storage()
-    found = decode_winners(method.winners)
+    found = decode_attempts(method.attempts)
     if method.batch >= INT64_MAX:
         raise PreconditionFailed(f"a batch is {INT64_MAX - 1} at most")
     stage = _stage(channel, method.transactional_id)

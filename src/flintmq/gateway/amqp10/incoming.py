@@ -35,7 +35,7 @@ from flintmq.gateway.publishing import PublishTarget
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.faults import to_wire
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
-from flintmq.wire.amqp10.places import place_of
+from flintmq.wire.amqp10.received import received_state
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, RCV_SECOND, REJECTED, SND_SETTLED, SYMBOLS
 from flintmq.wire.amqp10.states import (
     ACCEPTED,
@@ -313,7 +313,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             if received.outcome is not None:
                 found[tag] = decoded_state(received.outcome)
             else:
-                found[tag] = place_of(b"".join(received.parts))
+                found[tag] = received_state(b"".join(received.parts))
         return found
 
     def on_part(self, link: ReceiverLink, delivery: IncomingDelivery, payload: bytes, more: bool) -> None:

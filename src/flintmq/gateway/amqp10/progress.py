@@ -11,7 +11,7 @@ from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.reassembly import ReassemblyBudget
 from flintmq.protocol.amqp10.receiver import ReceiverLink
-from flintmq.wire.amqp10.places import place_of, position_of
+from flintmq.wire.amqp10.received import bytes_before, received_state
 from flintmq.wire.amqp10.states import DeliveryState, Received
 
 # Parts of a message are confirmed at once up to this size, and then once for every so many bytes.
@@ -59,7 +59,7 @@ def seen(known: ReceivedDelivery, state: DeliveryState | None) -> i64:
     """How many bytes of a resumed delivery came before; `state` says where the client begins (part 3 §3.4.6)."""
     begins: i64 = 0
     if isinstance(state, Received):
-        begins = position_of(b"".join(known.parts), state)
+        begins = bytes_before(b"".join(known.parts), state)
     return known.size - begins
 
 
@@ -82,7 +82,7 @@ class PartKept(PendingReply):
         if not parts or not self._link.is_attached or self._delivery.mark is not self._progress:
             return
         try:
-            place = place_of(b"".join(parts)[: self._size])
+            place = received_state(b"".join(parts)[: self._size])
         except DecodeError as error:
             self._link.detach(DecodeError(f"failed to parse message: {error.text}", SCOPE_LINK))
             return

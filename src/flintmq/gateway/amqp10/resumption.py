@@ -10,7 +10,7 @@ from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.resuming import Action, Plan, Unsettled, plan
 from flintmq.protocol.amqp10.sender import SenderLink
-from flintmq.wire.amqp10.places import position_of
+from flintmq.wire.amqp10.received import bytes_before
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT
 from flintmq.wire.amqp10.states import Received
 
@@ -142,7 +142,7 @@ def _rest(head: bytes, body: bytes, state: object) -> list[bytes] | None:
     if state.section_number == 0:
         return None
     try:
-        position = position_of(head + body, state)
+        position = bytes_before(head + body, state)
     except InvalidField:
         return None
     if position < len(head):

@@ -723,12 +723,12 @@ class StageReadyOk(Method):
 @final
 @dataclass
 class StageCommit(Method):
-    """`winners` are committed attempts (see winners.py). With `more`, others follow, and nothing is committed yet."""
+    """With `more`, further methods with attempts follow, and nothing is committed yet (see committed_attempts.py)."""
 
     transactional_id: str = ""
     epoch: int = 0
     batch: int = 0
-    winners: bytes = b""
+    attempts: bytes = b""
     more: bool = False
 
 

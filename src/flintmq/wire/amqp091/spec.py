@@ -289,7 +289,7 @@ METHOD_TABLE: Final[tuple[tuple[int, str, str], ...]] = (
     (STAGE_SELECT_OK, "stage.select-ok", "already:bit"),
     (STAGE_READY, "stage.ready", ""),
     (STAGE_READY_OK, "stage.ready-ok", "message_count:longlong"),
-    (STAGE_COMMIT, "stage.commit", "transactional_id:shortstr epoch:longlong batch:longlong winners:longstr more:bit"),
+    (STAGE_COMMIT, "stage.commit", "transactional_id:shortstr epoch:longlong batch:longlong attempts:longstr more:bit"),
     (STAGE_COMMIT_OK, "stage.commit-ok", "message_count:longlong already:bit"),
     (STAGE_ABORT, "stage.abort", "transactional_id:shortstr epoch:longlong batch:longlong"),
     (STAGE_ABORT_OK, "stage.abort-ok", ""),

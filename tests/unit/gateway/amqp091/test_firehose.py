@@ -8,6 +8,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.tap import Client as TapClient
 from flintmq.broker.tap import Tap
 from flintmq.gateway.amqp091.codec import CODEC_091
+from flintmq.wire.amqp091.committed_attempts import encode_attempts
 from flintmq.wire.amqp091.methods import (
     BasicConsume,
     BasicDeliver,
@@ -22,7 +23,6 @@ from flintmq.wire.amqp091.methods import (
     StageSelect,
 )
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
-from flintmq.wire.amqp091.winners import encode_winners
 from tests.unit.gateway.amqp091.pair import PERSISTENT, Client, ClientChannel, Server
 
 
@@ -182,7 +182,7 @@ def test_what_is_staged_is_copied_when_it_is_committed() -> None:
         channel.call(StageReady())
     watcher._client.tick()
     assert copies(watcher) == []
-    channel.call(StageCommit(transactional_id="tx", epoch=opened.epoch, batch=0, winners=encode_winners({0: 1})))
+    channel.call(StageCommit(transactional_id="tx", epoch=opened.epoch, batch=0, attempts=encode_attempts({0: 1})))
     watcher._client.tick()
     found = copies(watcher)
     assert [(key, headers["routed_queues"], body) for key, headers, body in found] == [
@@ -209,7 +209,7 @@ def test_as_many_keys_as_there_may_be(arguments: Table) -> None:
     for body in ("before", "full", "behind"):
         channel.publish(body, "q", "", FULL if body == "full" else PERSISTENT)
     channel.call(StageReady())
-    channel.call(StageCommit(transactional_id="tx", epoch=opened.epoch, batch=0, winners=encode_winners({0: 0})))
+    channel.call(StageCommit(transactional_id="tx", epoch=opened.epoch, batch=0, attempts=encode_attempts({0: 0})))
     watcher._client.tick()
     assert (server.host.errors, client.side.closed) == ([], [])
     assert server.vhost.queues["q"].message_count == 4
@@ -276,7 +276,7 @@ def test_tracing_that_fails_costs_no_message() -> None:
     channel.call(StageSelect(transactional_id="tx", epoch=opened.epoch, batch=0, partition=0, attempt=0))
     channel.publish("b", "q")
     channel.call(StageReady())
-    channel.call(StageCommit(transactional_id="tx", epoch=opened.epoch, batch=0, winners=encode_winners({0: 0})))
+    channel.call(StageCommit(transactional_id="tx", epoch=opened.epoch, batch=0, attempts=encode_attempts({0: 0})))
     watcher._client.tick()
     assert channel.bodies == [b"a", b"b"]
     assert [(key, body) for key, _, body in copies(watcher)] == [

@@ -7,6 +7,7 @@ import pytest
 from flintmq.base.errors import ClosedByPeer
 from flintmq.base.limits import STAGE_ATTEMPTS_MAX
 from flintmq.broker.ports import UserRecord
+from flintmq.wire.amqp091.committed_attempts import encode_attempts
 from flintmq.wire.amqp091.methods import (
     BasicPublish,
     BasicReturn,
@@ -27,14 +28,13 @@ from flintmq.wire.amqp091.methods import (
     TxSelect,
     encode_method,
 )
-from flintmq.wire.amqp091.winners import encode_winners
 from tests.unit.gateway.amqp091.pair import PERSISTENT, Client, ClientChannel, Server
 
 # The queue has the first id, the stage the second.
 EPOCH = (2 << 32) + 1
 OPEN = StageOpen(transactional_id="tx", owner="query")
 SELECT = StageSelect(transactional_id="tx", epoch=EPOCH, batch=0, partition=0, attempt=0)
-COMMIT = StageCommit(transactional_id="tx", epoch=EPOCH, batch=0, winners=encode_winners({0: 0}))
+COMMIT = StageCommit(transactional_id="tx", epoch=EPOCH, batch=0, attempts=encode_attempts({0: 0}))
 
 
 @pytest.fixture
@@ -87,20 +87,20 @@ def test_winners_in_several_methods(server: Server, channel: ClientChannel) -> N
         channel.call(StageReady())
     assert channel.call(replace(COMMIT, batch=1, more=True)) == [StageCommitOk()]
     for partition in (0, 1):
-        assert channel.call(replace(COMMIT, winners=encode_winners({partition: 0}), more=True)) == [StageCommitOk()]
+        assert channel.call(replace(COMMIT, attempts=encode_attempts({partition: 0}), more=True)) == [StageCommitOk()]
     assert count(server) == 0
-    assert channel.call(replace(COMMIT, winners=encode_winners({2: 0}))) == [StageCommitOk(message_count=3)]
+    assert channel.call(replace(COMMIT, attempts=encode_attempts({2: 0}))) == [StageCommitOk(message_count=3)]
     assert count(server) == 3
-    assert channel.call(replace(COMMIT, batch=1, winners=b"")) == [StageCommitOk()]
+    assert channel.call(replace(COMMIT, batch=1, attempts=b"")) == [StageCommitOk()]
 
 
 def test_winners_have_a_limit(channel: ClientChannel) -> None:
     """Nobody collects more of them than there can be attempts."""
     count = STAGE_ATTEMPTS_MAX // 8
     for part in range(8):
-        shifted = encode_winners(dict.fromkeys(range(part * count, (part + 1) * count), 0))
-        assert channel.call(replace(COMMIT, winners=shifted, more=True)) == [StageCommitOk()]
-    error = refused(channel, replace(COMMIT, winners=encode_winners({STAGE_ATTEMPTS_MAX: 0}), more=True))
+        shifted = encode_attempts(dict.fromkeys(range(part * count, (part + 1) * count), 0))
+        assert channel.call(replace(COMMIT, attempts=shifted, more=True)) == [StageCommitOk()]
+    error = refused(channel, replace(COMMIT, attempts=encode_attempts({STAGE_ATTEMPTS_MAX: 0}), more=True))
     assert (error.code, "65536 winners at most" in str(error)) == (406, True)
 
 
@@ -173,11 +173,11 @@ def test_immediate_and_staged_exclude_each_other(client: Client, channel: Client
 
 
 @pytest.mark.parametrize(
-    "winners", [b"\x00" * 11, encode_winners({1: 1}) * 2, b"\xff" * 12], ids=["half", "twice", "negative"]
+    "winners", [b"\x00" * 11, encode_attempts({1: 1}) * 2, b"\xff" * 12], ids=["half", "twice", "negative"]
 )
 def test_malformed_winners_end_the_connection(client: Client, channel: ClientChannel, winners: bytes) -> None:
     """Pairs of partition and attempt, each partition once, none of them negative."""
-    channel.call(StageCommit(transactional_id="tx", epoch=EPOCH, batch=0, winners=winners))
+    channel.call(StageCommit(transactional_id="tx", epoch=EPOCH, batch=0, attempts=winners))
     error = client.closed
     assert isinstance(error, ClosedByPeer)
     assert error.code == 502

@@ -132,7 +132,7 @@ SNAPSHOTS: list[tuple[Method, str]] = [
     (methods.StageSelectOk(already=True), "00f2 0015 01"),
     (methods.StageReady(), "00f2 001e"),
     (methods.StageReadyOk(message_count=1), "00f2 001f 0000000000000001"),
-    (methods.StageCommit(transactional_id="t", epoch=1, batch=2, winners=b"\x00\x01", more=True),
+    (methods.StageCommit(transactional_id="t", epoch=1, batch=2, attempts=b"\x00\x01", more=True),
      "00f2 0028 01 74 0000000000000001 0000000000000002 00000002 0001 01"),
     (methods.StageCommitOk(message_count=1, already=True), "00f2 0029 0000000000000001 01"),
     (methods.StageAbort(transactional_id="t", epoch=1, batch=2),

@@ -9,16 +9,16 @@ from flintmq.base.errors import LocalProtocolError, SyntaxFault
 
 _PAIR_BYTES: Final = 12
 # Pairs that fit the smallest frame, 4096 bytes, together with the longest transactional id. More need several methods.
-WINNERS_OF_FRAME: Final = 300
+ATTEMPTS_PER_FRAME: Final = 300
 # A partition fits a non-negative i32.
 PARTITION_MAX: Final = 2**31 - 1
 ATTEMPT_MAX: Final = 2**63 - 1
 
 
-def encode_winners(winners: dict[int, int]) -> bytes:
+def encode_attempts(attempts: dict[int, int]) -> bytes:
     """Encode attempts by partition. Raises LocalProtocolError for numbers out of range."""
     w = BytesWriter()
-    for partition, attempt in winners.items():
+    for partition, attempt in attempts.items():
         if not (0 <= partition <= PARTITION_MAX and 0 <= attempt <= ATTEMPT_MAX):
             raise LocalProtocolError(f"partitions are 0 to {PARTITION_MAX}, attempts 0 to {ATTEMPT_MAX}")
         write_i32_be(w, i32(partition))
@@ -26,17 +26,17 @@ def encode_winners(winners: dict[int, int]) -> bytes:
     return w.getvalue()
 
 
-def decode_winners(data: bytes) -> dict[int, int]:
-    """Decode attempts by partition. Raises SyntaxFault for bytes that `encode_winners` would not write."""
+def decode_attempts(data: bytes) -> dict[int, int]:
+    """Decode attempts by partition. Raises SyntaxFault for bytes that `encode_attempts` would not write."""
     if len(data) % _PAIR_BYTES != 0:
-        raise SyntaxFault(f"stage.commit winners: {len(data)} bytes are no whole pairs of partition and attempt")
-    winners: dict[int, int] = {}
+        raise SyntaxFault(f"stage.commit: {len(data)} bytes of attempts are not a multiple of {_PAIR_BYTES}")
+    attempts: dict[int, int] = {}
     at: i64 = 0
     while at < len(data):
         partition = i64(read_i32_be(data, at))
         attempt = read_i64_be(data, at + 4)
-        if partition < 0 or attempt < 0 or int(partition) in winners:
-            raise SyntaxFault("stage.commit winners: a partition is there twice, or a number is negative")
-        winners[int(partition)] = int(attempt)
+        if partition < 0 or attempt < 0 or int(partition) in attempts:
+            raise SyntaxFault("stage.commit: a partition appears twice, or a number is negative")
+        attempts[int(partition)] = int(attempt)
         at += _PAIR_BYTES
-    return winners
+    return attempts

@@ -1,7 +1,7 @@
-"""Positions within a message, as in the received state of a partial delivery (amqp-1.0 part 3 §3.4.1).
+"""The received state of a partial message (amqp-1.0 part 3 §3.4.1).
 
-A place is a section's number, from 0, and an offset from the first byte of the section's descriptor: the encoded
-section is what is transferred.
+The state has the number of a section, from 0, and an offset from the first byte of the section's descriptor: the
+encoded section is what is transferred.
 """
 
 from typing import Final
@@ -17,8 +17,8 @@ _DESCRIBED: Final = 0x00
 _FIXED: Final = (0, 1, 2, 4, 8, 16)
 
 
-def place_of(data: bytes) -> Received:
-    """Return the first place that is missing in `data`, the beginning of a message, which may end anywhere.
+def received_state(data: bytes) -> Received:
+    """Return the state of a message of which `data` is the beginning. `data` may end anywhere.
 
     Raises DecodeError if `data` is not the beginning of a message.
     """
@@ -34,21 +34,21 @@ def place_of(data: bytes) -> Received:
     return Received(number, end - start)
 
 
-def position_of(data: bytes, place: Received) -> i64:
-    """Return the number of bytes before a place. Raises InvalidField for a place outside of the message."""
+def bytes_before(data: bytes, state: Received) -> i64:
+    """Return the number of bytes before a received state. Raises InvalidField for one outside of the message."""
     end: i64 = len(data)
     start: i64 = 0
-    for _ in range(place.section_number):
+    for _ in range(state.section_number):
         start = _section_end(data, start, end) if start < end else -1
         if start < 0:
-            raise InvalidField(f"received: the message has no section {place.section_number}")
+            raise InvalidField(f"received: the message has no section {state.section_number}")
     stop = _section_end(data, start, end) if start < end else start
     # Compared as Python integers: a ulong may exceed an i64.
-    if place.section_offset > int((end if stop < 0 else stop) - start):
+    if state.section_offset > int((end if stop < 0 else stop) - start):
         raise InvalidField(
-            f"received: section {place.section_number} of the message has no byte {place.section_offset}"
+            f"received: section {state.section_number} of the message has no byte {state.section_offset}"
         )
-    return start + place.section_offset
+    return start + state.section_offset
 
 
 def _section_end(data: bytes, pos: i64, end: i64) -> i64:
