@@ -211,7 +211,7 @@ def _fault(argument: str, value: object, arguments: Table) -> str:
         if argument == "x-dead-letter-routing-key" and "x-dead-letter-exchange" not in arguments:
             return "routing_key_but_no_dlx_defined"
         if argument == "x-dead-letter-routing-key" and not is_routing_key(value):
-            return f"a routing key of at most {SHORTSTR_MAX_BYTES} bytes is due"
+            return f"expected a routing key of at most {SHORTSTR_MAX_BYTES} bytes"
         if argument == "x-overflow" and value not in OVERFLOWS:
             return "invalid_overflow"
         if argument == "x-queue-leader-locator" and value not in LOCATORS:
@@ -219,7 +219,7 @@ def _fault(argument: str, value: object, arguments: Table) -> str:
         if argument == "x-queue-mode" and value not in QUEUE_MODES:
             return "invalid_queue_mode"
         if argument == LIFETIME and value not in LIFETIME_POLICIES:
-            return f"one of {', '.join(LIFETIME_POLICIES)} is due"
+            return f"expected one of {', '.join(LIFETIME_POLICIES)}"
         if argument == "x-dead-letter-strategy" and value not in STRATEGIES:
             return "invalid_dlx_strategy"
         if argument == "x-delayed-retry-type" and value not in RETRY_TYPES:
@@ -259,7 +259,7 @@ def _field_fault(value: object) -> str:
     if not isinstance(value, str):
         return _type_fault(value)
     if value == "":
-        return "the name of a header, or properties. and the name of a property, is due"
+        return "expected the name of a header, or properties. and the name of a property"
     try:
         Field(value)
     except PreconditionFailed as error:
@@ -313,7 +313,9 @@ def check_consumer_arguments(arguments: Table, queue: str, vhost: str) -> None:
         raise PreconditionFailed(f"invalid arg 'x-stream-offset' for {where}: {why}")
     reader = arguments.get(READER)
     if reader is not None and not (isinstance(reader, str) and is_reader(reader)):
-        why = f"a name of at most {SHORTSTR_MAX_BYTES} bytes is due" if isinstance(reader, str) else _type_fault(reader)
+        why = (
+            f"expected a name of at most {SHORTSTR_MAX_BYTES} bytes" if isinstance(reader, str) else _type_fault(reader)
+        )
         raise PreconditionFailed(f"invalid arg '{READER}' for {where}: {why}")
     wanted = arguments.get("x-stream-filter", "")
     for value in wanted if isinstance(wanted, list) else [wanted]:

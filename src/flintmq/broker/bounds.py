@@ -41,7 +41,7 @@ def name_fault(what: str, name: str) -> str:
         return f"the {what} {name[:32]!r} has lone surrogates, which UTF-8 cannot carry"
     if size <= SHORTSTR_MAX_BYTES:
         return ""
-    return f"the {what} '{name[:32]}...' has {size} bytes in UTF-8: at most {SHORTSTR_MAX_BYTES} are taken"
+    return f"the {what} '{name[:32]}...' has {size} bytes in UTF-8: at most {SHORTSTR_MAX_BYTES} are allowed"
 
 
 def check_name(what: str, name: str) -> None:
@@ -138,4 +138,4 @@ def check_room(alarm: str, what: str, arguments: Table) -> None:
     if alarm and arguments:
         fault = value_fault(f"arguments of {what}", arguments, ARGUMENTS_IN_ALARM_MAX_BYTES)
         if fault:
-            raise ResourceError(f"{alarm}, so it cannot be declared now. {fault} until there is room again")
+            raise ResourceError(f"{alarm}, so it cannot be declared now: {fault} while the alarm is on")

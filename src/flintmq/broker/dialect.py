@@ -90,8 +90,8 @@ class Dialect:
         bounds.check_name(f"{what} name", name)
         if self.checks_names and (len(name) > _NAME_MAX or not _NAME.fullmatch(name)):
             raise PreconditionFailed(
-                f"{what} name '{name}' is not made of letters, digits, hyphen, underscore, period and colon, "
-                f"{_NAME_MAX} at most"
+                f"{what} name '{name}' must consist of at most {_NAME_MAX} letters, digits, hyphens, underscores, "
+                "periods and colons"
             )
 
     def check_field_names(self, table: Table) -> None:
@@ -101,8 +101,8 @@ class Dialect:
         for name, value in table.items():
             if len(name) > _FIELD_NAME_MAX or not _FIELD_NAME.fullmatch(name):
                 raise SyntaxFault(
-                    f"field name '{name}' does not start with a letter, $ or #, and go on with these, digits and "
-                    f"underscores, {_FIELD_NAME_MAX} at most"
+                    f"field name '{name}' must be a letter, $ or #, followed by letters, digits, $, # and "
+                    f"underscores, at most {_FIELD_NAME_MAX} characters"
                 )
             if isinstance(value, dict):
                 self.check_field_names(value)
@@ -117,5 +117,5 @@ def dialect_named(name: str) -> Dialect:
     """Return the dialect of this name. Raises ConfigurationError if there is none."""
     found = DIALECTS.get(name)
     if found is None:
-        raise ConfigurationError(f"dialect '{name}' is unknown: there are {' and '.join(sorted(DIALECTS))}")
+        raise ConfigurationError(f"dialect '{name}' is unknown; known dialects: {', '.join(sorted(DIALECTS))}")
     return found

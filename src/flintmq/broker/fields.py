@@ -107,7 +107,9 @@ class Field:
             self._key = name[len(_PREFIX) :]
             self._found_by = _PROPERTY
             if self._key not in _PROPERTIES:
-                raise PreconditionFailed(f"there is no property '{self._key}'; there are {', '.join(_PROPERTIES)}")
+                raise PreconditionFailed(
+                    f"property '{self._key}' is unknown; known properties: {', '.join(_PROPERTIES)}"
+                )
 
     def is_there(self, message: Message) -> bool:
         """Whether a message has this header; False if the field is not a header."""

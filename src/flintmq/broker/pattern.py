@@ -26,7 +26,9 @@ class Pattern:
     def __init__(self, text: str, ignoring_case: bool = False) -> None:
         self.text = text
         if len(text) > PATTERN_MAX_CHARACTERS:
-            raise ConfigurationError(f"the pattern has {len(text)} characters, {PATTERN_MAX_CHARACTERS} are allowed")
+            raise ConfigurationError(
+                f"the pattern has {len(text)} characters, at most {PATTERN_MAX_CHARACTERS} are allowed"
+            )
         rest, conditions = _conditions(text)
         case = "(?i)" if ignoring_case else ""
         self._pattern = _compiled(case + rest, text)
@@ -55,8 +57,8 @@ def _compiled(pattern: str, whole: str) -> "re2._Regexp":
         reason = error.args[0] if isinstance(error, re2.error) else error
         said = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise ConfigurationError(
-            f"'{whole}' is no pattern ({said}): conditions such as (?!...) may stand after a ^ at the beginning, and "
-            "nowhere else; there are no back references"
+            f"'{whole}' is not a valid pattern ({said}): lookaheads such as (?!...) are supported only behind a ^ at "
+            "the beginning, and back references are not supported"
         ) from error
 
 

@@ -115,16 +115,16 @@ class Transaction:
         size = self._bytes + count
         if size > TRANSACTION_FREE_BYTES and staged.held + count > staged.most:
             raise PreconditionFailed(
-                f"the transactions of all clients hold {staged.held} bytes of messages, {staged.most} are allowed, and "
+                f"the transactions of all clients hold {staged.held} of at most {staged.most} bytes of messages, and "
                 f"this one more than {TRANSACTION_FREE_BYTES}: commit more often"
             )
         if size > TRANSACTION_MAX_BYTES:
             raise PreconditionFailed(
-                f"a transaction holds {TRANSACTION_MAX_BYTES} bytes of messages at most: commit more often"
+                f"a transaction holds at most {TRANSACTION_MAX_BYTES} bytes of messages: commit more often"
             )
         if len(self._publishes) + len(self._settlements) >= TRANSACTION_MAX_OPERATIONS:
             raise PreconditionFailed(
-                f"a transaction holds {TRANSACTION_MAX_OPERATIONS} publishes and settlements at most: commit more often"
+                f"a transaction holds at most {TRANSACTION_MAX_OPERATIONS} publishes and settlements: commit more often"
             )
         # Only accepted operations count.
         self._bytes = size
@@ -206,5 +206,5 @@ def _check_copies(copies: i64) -> None:
     """Raises PreconditionFailed if a commit would copy its messages to too many queues, or compare them too often."""
     if copies > TRANSACTION_MAX_COPIES:
         raise PreconditionFailed(
-            f"a transaction makes {TRANSACTION_MAX_COPIES} copies of messages for queues at most: commit more often"
+            f"a transaction makes at most {TRANSACTION_MAX_COPIES} copies of messages for queues: commit more often"
         )

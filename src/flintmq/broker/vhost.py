@@ -36,7 +36,7 @@ def check_vhost(record: VHostRecord) -> None:
     dialect_named(record.dialect)
     if record.default_queue_type and record.default_queue_type not in args.QUEUE_KINDS:
         raise ConfigurationError(
-            f"queue type '{record.default_queue_type}' is unknown: there are {', '.join(args.QUEUE_KINDS)}"
+            f"queue type '{record.default_queue_type}' is unknown; known types: {', '.join(args.QUEUE_KINDS)}"
         )
 
 

@@ -16,7 +16,7 @@ def test_dialects_have_names() -> None:
 
 def test_an_unknown_dialect_is_refused() -> None:
     """The text says which ones there are."""
-    with pytest.raises(ConfigurationError, match="'loose' is unknown: there are rabbitmq and strict"):
+    with pytest.raises(ConfigurationError, match="'loose' is unknown; known dialects: rabbitmq, strict"):
         dialect_named("loose")
 
 

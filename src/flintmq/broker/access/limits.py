@@ -20,9 +20,9 @@ def check_limit(record: LimitRecord) -> None:
     """Raises ConfigurationError if the scope has no limit of this name."""
     names = LIMITS.get(record.scope)
     if names is None:
-        raise ConfigurationError(f"there are no limits of '{record.scope}': there are those of vhost and user")
+        raise ConfigurationError(f"limit scope '{record.scope}' is unknown; known scopes: {', '.join(LIMITS)}")
     if record.name not in names:
-        raise ConfigurationError(f"a {record.scope} has no limit '{record.name}': there are {' and '.join(names)}")
+        raise ConfigurationError(f"a {record.scope} has no limit '{record.name}'; known limits: {', '.join(names)}")
 
 
 @final

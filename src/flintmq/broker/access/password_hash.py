@@ -58,13 +58,15 @@ def check_password_hash(algorithm: str, password_hash: str) -> None:
     No password matches an empty hash.
     """
     if algorithm not in ALGORITHMS:
-        raise ConfigurationError(f"hashing_algorithm '{algorithm}' is unknown: there are {', '.join(ALGORITHMS)}")
+        raise ConfigurationError(
+            f"hashing_algorithm '{algorithm}' is unknown; known algorithms: {', '.join(ALGORITHMS)}"
+        )
     if not password_hash:
         return
     if algorithm == ARGON2ID:
         if not is_bearable(password_hash):
             raise ConfigurationError(
-                "the password_hash is none of argon2id in version 19 with at most "
+                "the password_hash must be an argon2id hash of version 19 with at most "
                 f"m={PASSWORD_HASH_MEMORY_MAX_KIB}, t={PASSWORD_HASH_PASSES_MAX}, p={PASSWORD_HASH_LANES_MAX}"
             )
         return

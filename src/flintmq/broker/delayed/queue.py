@@ -116,4 +116,6 @@ class DelayedQueue(Queue, Recoverable):
         return False
 
     def subscribe(self, consumer: Consumer, arguments: Table) -> None:
-        raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' belongs to an exchange")
+        raise AccessRefused(
+            f"queue '{self.name}' in vhost '{self.vhost}' belongs to a delayed exchange: clients cannot use it"
+        )

@@ -114,13 +114,13 @@ class TopicExchange(Exchange):
         if len(between) - 1 > TOPIC_HASHES_MAX:
             raise PreconditionFailed(
                 f"invalid binding key '{binding.routing_key}': {len(between) - 1} words are #, at most "
-                f"{TOPIC_HASHES_MAX} may be"
+                f"{TOPIC_HASHES_MAX} are allowed"
             )
         inner = sum([len(words) for words in between[1:-1]])
         if inner > TOPIC_INNER_WORDS_MAX:
             raise PreconditionFailed(
                 f"invalid binding key '{binding.routing_key}': {inner} words are between the first # and the last, at "
-                f"most {TOPIC_INNER_WORDS_MAX} may be"
+                f"most {TOPIC_INNER_WORDS_MAX} are allowed"
             )
 
     def add(self, binding: Binding) -> None:

@@ -183,8 +183,8 @@ class Lease(Timed, Recoverable, EntryHolder):
             )
         if self._has_lapsed:
             raise PreconditionFailed(
-                f"the {self._name} has timed out: nobody called for {self.record.timeout_ms} ms, and what it held has "
-                "gone back to the queue"
+                f"the {self._name} has timed out: it was not used for {self.record.timeout_ms} ms, and its messages "
+                "went back to the queue"
             )
 
     def used(self) -> None:
@@ -220,7 +220,7 @@ class Lease(Timed, Recoverable, EntryHolder):
         self.used()
         if max_messages > 0 and len(self._extensions) >= LEASE_EXTENSIONS_MAX:
             raise PreconditionFailed(
-                f"the {self._name} was extended {LEASE_EXTENSIONS_MAX} times and not settled: settle what was read"
+                f"the {self._name} was extended {LEASE_EXTENSIONS_MAX} times without a settle: settle what was read"
             )
         most: i64 = LEASE_EXTEND_MAX_BYTES
         if 0 < max_bytes < most:

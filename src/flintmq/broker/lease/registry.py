@@ -43,8 +43,8 @@ class LeaseRegistry:
         found = self._by_queue.get(queue, {}).get(name)
         if found is None:
             raise NotFound(
-                f"no lease '{name}' of queue '{queue.name}' in vhost '{self._vhost}': nobody has opened it, or it was "
-                "released"
+                f"no lease '{name}' of queue '{queue.name}' in vhost '{self._vhost}': it was never opened, or "
+                "was released"
             )
         return found
 
@@ -57,7 +57,7 @@ class LeaseRegistry:
         """
         if not isinstance(queue, EntryQueue):
             raise PreconditionFailed(
-                f"queue '{queue.name}' in vhost '{self._vhost}' is a stream: it needs no lease, read it by its offsets"
+                f"queue '{queue.name}' in vhost '{self._vhost}' is a stream and cannot be leased: read it by offset"
             )
         if name == "":
             raise PreconditionFailed(
@@ -73,9 +73,7 @@ class LeaseRegistry:
 
     def _make(self, queue: EntryQueue, name: str) -> Lease:
         if self._count >= LEASES_MAX:
-            raise PreconditionFailed(
-                f"vhost '{self._vhost}' has {LEASES_MAX} leases already: release those that nobody reads by"
-            )
+            raise PreconditionFailed(f"vhost '{self._vhost}' has {LEASES_MAX} leases already: release unused ones")
         record = LeaseRecord(self._ids.take(), self._vhost, queue.id, name)
         lease = self._keep(record, queue)
         self.definitions.put_lease(record)

@@ -149,7 +149,7 @@ _KEYS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "auto-create": (_is_node_type, "queue, or a type of queues or exchanges"),
     "consumer-timeout": (_is_time, "a time in milliseconds"),
     "dead-letter-exchange": (_is_text, "the name of an exchange"),
-    "dead-letter-routing-key": (_is_key, "a routing key of 255 bytes at most"),
+    "dead-letter-routing-key": (_is_key, "a routing key of at most 255 bytes"),
     "dead-letter-strategy": (_is_strategy, "at-most-once or at-least-once"),
     "dedup-size": (_is_dedup_size, f"a number of messages from 1 to {DEDUP_MAX_ENTRIES}"),
     "dedup-window": (_is_expiry, "a time in milliseconds, 1 at least"),
@@ -189,9 +189,9 @@ def check_policy(record: PolicyRecord) -> None:
     """Raises ConfigurationError for an invalid policy."""
     Pattern(record.pattern)
     if record.apply_to not in APPLY_TO:
-        raise ConfigurationError(f"apply-to '{record.apply_to}' is unknown: there are {', '.join(APPLY_TO)}")
+        raise ConfigurationError(f"apply-to '{record.apply_to}' is unknown; known values: {', '.join(APPLY_TO)}")
     if not _is_number(record.priority):
-        raise ConfigurationError(f"the priority is a number, not {record.priority!r}")
+        raise ConfigurationError(f"the priority must be a number, not {record.priority!r}")
     if not record.definition:
         raise ConfigurationError("the definition is empty")
     for key, value in record.definition.items():
@@ -204,7 +204,7 @@ def check_policy(record: PolicyRecord) -> None:
             continue
         is_right, what = known
         if not is_right(value):
-            raise ConfigurationError(f"{key} is {what}, not {value!r}")
+            raise ConfigurationError(f"{key} must be {what}, not {value!r}")
 
 
 @final

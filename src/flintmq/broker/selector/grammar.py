@@ -168,10 +168,10 @@ class _Builder:
     # -- expressions of a kind ----------------------------------------------------------------------------------
 
     def condition(self, node: _Node, depth: int) -> Expression:
-        return self._build_as(node, depth, (ex.BOOLEAN,), "a condition is due, such as a comparison")
+        return self._build_as(node, depth, (ex.BOOLEAN,), "expected a condition, such as a comparison")
 
     def _number(self, node: _Node, depth: int) -> Expression:
-        return self._build_as(node, depth, (ex.NUMBER,), "a number is due")
+        return self._build_as(node, depth, (ex.NUMBER,), "expected a number")
 
     def _build_as(self, node: _Node, depth: int, kinds: tuple[int, ...], why: str) -> Expression:
         expression = self._build(node, depth)

@@ -62,7 +62,9 @@ class SelectorCache:
 
 def _parse(text: str) -> Selector:
     if len(text) > SELECTOR_MAX_CHARACTERS:
-        raise PreconditionFailed(f"{len(text)} characters are more than {SELECTOR_MAX_CHARACTERS}")
+        raise PreconditionFailed(
+            f"the selector has {len(text)} characters, at most {SELECTOR_MAX_CHARACTERS} are allowed"
+        )
     # Loading the parser takes a tenth of a second, and few brokers ever get a selector.
     from flintmq.broker.selector.grammar import parse  # noqa: PLC0415
 

@@ -106,18 +106,18 @@ _PARSER: Final = Lark(
 def parse_sql(text: str) -> Expression:
     """Parse an SQL expression. Raises PreconditionFailed with the position of the error."""
     if len(text) > SQL_MAX_CHARACTERS:
-        raise PreconditionFailed(f"{len(text)} characters are more than {SQL_MAX_CHARACTERS}")
+        raise PreconditionFailed(f"the expression has {len(text)} characters, at most {SQL_MAX_CHARACTERS} are allowed")
     try:
         tokens = sum(1 for _ in _PARSER.lex(text))
         if tokens > SQL_MAX_TOKENS:
-            raise PreconditionFailed(f"{tokens} tokens are more than {SQL_MAX_TOKENS}")
+            raise PreconditionFailed(f"the expression has {tokens} tokens, at most {SQL_MAX_TOKENS} are allowed")
         tree = _PARSER.parse(text)
     except UnexpectedCharacters as error:
         # Lark declares this as always None, and compiled code would trust the declaration.
-        raise _fault(text, cast("Any", error).pos_in_stream, "no expression has such a character") from None
+        raise _fault(text, cast("Any", error).pos_in_stream, "this character is not allowed here") from None
     except UnexpectedToken as error:
         at = len(text) if error.token.type == "$END" else error.token.start_pos or 0
-        raise _fault(text, at, "this is not expected here") from None
+        raise _fault(text, at, "this token is not allowed here") from None
     return _Builder(text).build(tree, 0)
 
 
@@ -223,7 +223,7 @@ class _Builder:
             if character == escape:
                 following = next(characters, "")
                 if following == "":
-                    raise self._refusal(parts[0], f"a character is due behind {escape}")
+                    raise self._refusal(parts[0], f"a character must follow {escape}")
                 symbols.append(following)
             elif character == "%":
                 symbols.append("")

@@ -226,7 +226,7 @@ class Attempt:
         if self.closed_reason:
             raise PreconditionFailed(self.closed_reason)
         if message.options.is_command:
-            raise PreconditionFailed("a message that is a command to queues cannot be staged: publish it as it is")
+            raise PreconditionFailed("a command to queues cannot be staged: publish it directly")
         if not queues:
             return UNROUTED
         if self.is_late:
@@ -300,7 +300,9 @@ class Attempt:
             if message.options.hidden_keys is not None:
                 raise PreconditionFailed("a message with BCC cannot be staged for an exchange that delays it")
         elif not queue.has_room_for(part.count + 1, part.size + len(message.body)):
-            raise PreconditionFailed(f"queue '{queue.name}' in vhost '{queue.vhost}' has no room for what is staged")
+            raise PreconditionFailed(
+                f"queue '{queue.name}' in vhost '{queue.vhost}' has no room for the staged messages"
+            )
 
     def complete(self) -> i64:
         """Mark the attempt as complete: it may be committed once this batch is durable. Returns the number of messages.
@@ -319,7 +321,7 @@ class Attempt:
     def abandon(self) -> None:
         """Discard the attempt unless it is complete: its publisher has ended, or has begun another attempt."""
         if not self.is_complete and not self.closed_reason:
-            self.stage.discard(self, "this attempt was given up before it was complete")
+            self.stage.discard(self, "this attempt was abandoned before it was complete")
 
 
 @final

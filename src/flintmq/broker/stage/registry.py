@@ -51,12 +51,12 @@ class StageRegistry:
         if stage is None:
             if len(self.by_name) >= STAGES_MAX:
                 raise PreconditionFailed(
-                    f"vhost '{self._vhost}' remembers {STAGES_MAX} transactional ids: forget those that are not used"
+                    f"vhost '{self._vhost}' has {STAGES_MAX} transactional ids already: forget unused ones"
                 )
             if not self._has_room(user):
                 raise PreconditionFailed(
-                    f"user '{user}' has {STAGES_USER_MAX} transactional ids in vhost '{self._vhost}': "
-                    "forget those that are not used"
+                    f"user '{user}' has {STAGES_USER_MAX} transactional ids in vhost '{self._vhost}' already: "
+                    "forget unused ones"
                 )
             stage = Stage(StageRecord(self._ids.take(), self._vhost, name, user), self)
             self.by_name[name] = stage

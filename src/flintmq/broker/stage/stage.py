@@ -217,14 +217,14 @@ class Stage(Recoverable, SteppedWork):
         """
         self._check(epoch)
         if batch < self.next_batch:
-            self._discard_through(batch, "this batch was committed before")
+            self._discard_through(batch, "this batch is already committed")
             return Committed(0, True)
         chosen: list[Attempt] = []
         for partition, number in attempts.items():
             attempt = self._attempts.get((batch, partition, number))
             if attempt is None or not attempt.is_complete:
                 raise PreconditionFailed(
-                    f"{self._name} has not all of batch {batch}, partition {partition}, attempt {number}: "
+                    f"batch {batch}, partition {partition}, attempt {number} of {self._name} is not complete: "
                     "stage the batch again"
                 )
             if attempt.lost > 0:
@@ -630,7 +630,9 @@ def _check_room(attempts: list[Attempt]) -> None:
                 sizes[queue] = sizes.get(queue, 0) + part.size
     for queue, count in counts.items():
         if not queue.has_room_for(count, sizes[queue]):
-            raise PreconditionFailed(f"queue '{queue.name}' in vhost '{queue.vhost}' has no room for what is staged")
+            raise PreconditionFailed(
+                f"queue '{queue.name}' in vhost '{queue.vhost}' has no room for the staged messages"
+            )
 
 
 def _encode_owners(owners: list[str]) -> bytes:

@@ -78,13 +78,13 @@ class TerminusRegistry:
     ) -> TerminusRecord:
         if len(self) >= TERMINI_MAX:
             raise ResourceError(
-                f"vhost '{self._vhost}' keeps {TERMINI_MAX} ends of links already: close those that nobody resumes, or "
-                "let them expire"
+                f"vhost '{self._vhost}' has {TERMINI_MAX} link termini already: close links that will not be resumed, "
+                "or let them expire"
             )
         if self._of_users.get(user, 0) >= TERMINI_USER_MAX:
             raise ResourceError(
-                f"user '{user}' keeps {TERMINI_USER_MAX} ends of links in vhost '{self._vhost}' already: close those "
-                "that nobody resumes, or let them expire"
+                f"user '{user}' has {TERMINI_USER_MAX} link termini in vhost '{self._vhost}' already: close links "
+                "that will not be resumed, or let them expire"
             )
         record = TerminusRecord(
             self._ids.take(), self._vhost, user, container, link, role, durability, expiry, timeout_ms, configuration

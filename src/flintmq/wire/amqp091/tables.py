@@ -366,7 +366,7 @@ def push_shortstr(w: BytesWriter, value: str, what: str) -> None:
     raw = _utf8(value, what)
     if len(raw) > SHORTSTR_MAX_BYTES:
         raise LocalProtocolError(
-            f"{what} {value[:32]!r}... has {len(raw)} bytes in UTF-8, a short string takes {SHORTSTR_MAX_BYTES}"
+            f"{what} {value[:32]!r}... has {len(raw)} bytes in UTF-8, a short string has at most {SHORTSTR_MAX_BYTES}"
         )
     w.append(len(raw))
     w.write(raw)
@@ -405,7 +405,7 @@ def _begin(w: BytesWriter, entries: i64, depth: i64, what: str) -> i64:
     if depth > TABLE_DEPTH_MAX:
         raise LocalProtocolError(f"{what} is nested deeper than {TABLE_DEPTH_MAX}")
     if entries > TABLE_ENTRIES_MAX:
-        raise LocalProtocolError(f"{what} has {entries} entries, at most {TABLE_ENTRIES_MAX} are accepted")
+        raise LocalProtocolError(f"{what} has {entries} entries, at most {TABLE_ENTRIES_MAX} are allowed")
     return begin_sized(w)
 
 

@@ -36,11 +36,11 @@ def read_composite(reader: Reader, depth: i64) -> Composite:
     """Read a composite value of any type in `spec.COMPOSITES`. Raises DecodeError."""
     code = reader.code()
     if code != types.DESCRIBED:
-        raise DecodeError(f"a composite is due at byte {reader.pos - 1}, and what is there is not described")
+        raise DecodeError(f"expected a composite at byte {reader.pos - 1}, found a value that is not described")
     at = reader.pos
     layout = LAYOUTS.get(read_descriptor(reader))
     if layout is None:
-        raise DecodeError(f"the descriptor at byte {at} is none of a composite type")
+        raise DecodeError(f"the descriptor at byte {at} is that of no composite type")
     return read_described(reader, layout, depth)
 
 
@@ -61,7 +61,7 @@ def _read_list(reader: Reader, layout: Layout, depth: i64) -> Composite:
     if code == types.LIST8 or code == types.LIST32:
         count, outer = reader.open(code)
     elif code != types.LIST0:
-        raise DecodeError(f"what is described at byte {reader.pos - 1} is no list")
+        raise DecodeError(f"the described value at byte {reader.pos - 1} is not a list")
     if count > len(layout.kinds):
         raise DecodeError(f"{count} fields, the type has {len(layout.kinds)}")
     value = _unset(layout)
@@ -155,7 +155,7 @@ def _read_unsettled(reader: Reader, depth: i64) -> dict[bytes, DeliveryState | N
     while entries > 0:
         tag = reader.binary()
         if tag in states:
-            raise DecodeError(f"the delivery tag {tag[:32].hex()} is twice in a map of unsettled deliveries")
+            raise DecodeError(f"the delivery tag {tag[:32].hex()} appears twice in a map of unsettled deliveries")
         states[tag] = None if reader.is_null() else read_state(reader, depth + 1)
         entries -= 1
     reader.close(outer)

@@ -53,7 +53,7 @@ def frame_body(data: bytes, pos: i64, size: i64, kind: i64) -> i64:
     if offset < FRAME_HEAD_BYTES or offset > size:
         raise FramingError(f"the body of a frame of {size} bytes cannot begin at byte {offset}")
     if data[pos + 5] != kind:
-        raise FramingError(f"a frame of type {data[pos + 5]}, where type {kind} is due")
+        raise FramingError(f"a frame of type {data[pos + 5]}, expected type {kind}")
     return pos + offset
 
 
@@ -111,7 +111,7 @@ def _read_body(reader: Reader, code: i64) -> Composite:
             raise DecodeError(f"flow: {fault.text}") from None
     layout = LAYOUTS.get(code)
     if layout is None:
-        raise DecodeError("the body of a frame has a descriptor that is none of a performative")
+        raise DecodeError("the body of a frame has the descriptor of no performative")
     return read_described(reader, layout, 1)
 
 

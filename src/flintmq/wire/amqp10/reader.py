@@ -389,7 +389,7 @@ class Reader:
             return [self.symbol()]
         array = self._array(self.code(), 1)
         if array.kind != "symbol" or array.descriptors:
-            raise DecodeError(f"array before byte {self.pos} has items of type {array.kind}, symbols are due")
+            raise DecodeError(f"array before byte {self.pos} has items of type {array.kind}, expected symbol")
         return [cast(Symbol, item).name for item in array.items]
 
     def map_start(self) -> tuple[i64, i64]:
@@ -450,7 +450,7 @@ class Reader:
         found = "described value" if code == types.DESCRIBED else types.KIND_OF_CODE.get(code)
         if found is None:
             return self.unknown(code)
-        return DecodeError(f"{found} before byte {self.pos}, a value of type {wanted} is due")
+        return DecodeError(f"{found} before byte {self.pos}, expected a value of type {wanted}")
 
 
 def as_key(value: object) -> object:

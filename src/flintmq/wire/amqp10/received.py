@@ -54,7 +54,7 @@ def bytes_before(data: bytes, state: Received) -> i64:
 def _section_end(data: bytes, pos: i64, end: i64) -> i64:
     """Return the position behind the section at `pos`, or -1 if that is behind `end`."""
     if data[pos] != _DESCRIBED:
-        raise DecodeError(f"message: at byte {pos} there is no section")
+        raise DecodeError(f"message: no section at byte {pos}")
     # The value in amqp-value may itself be described.
     while pos < end and data[pos] == _DESCRIBED:
         pos = _plain_end(data, pos + 1, end)

@@ -122,12 +122,12 @@ def section_at(data: bytes, pos: i64, end: i64) -> tuple[i64, i64]:
     else:
         reader = Reader(data, pos, end)
         if reader.code() != types.DESCRIBED:
-            raise DecodeError(f"what is at byte {pos} is no section: it is not described")
+            raise DecodeError(f"no section at byte {pos}: the value is not described")
         code = read_descriptor(reader)
         value = reader.pos
         reader.peek()
     if code < spec.HEADER or code > spec.FOOTER:
-        raise DecodeError(f"what is at byte {pos} is no section: its descriptor is none of one")
+        raise DecodeError(f"no section at byte {pos}: the descriptor is unknown")
     if not _fits(code, i64(data[value])):
         raise DecodeError(f"the section {spec.SYMBOLS[code]} at byte {pos} has a value of another type")
     return code, value

@@ -22,7 +22,7 @@ UINT_MAX: Final = 0xFFFF_FFFF
 def _open_list(reader: Reader, mandatory: i64, most: i64) -> tuple[i64, i64]:
     code = reader.code()
     if code != types.LIST8 and code != types.LIST32:
-        raise DecodeError(f"what is described at byte {reader.pos - 1} is no list, or an empty one")
+        raise DecodeError(f"the described value at byte {reader.pos - 1} is not a list, or is empty")
     count, outer = reader.open(code)
     if count < mandatory:
         raise DecodeError(f"{count} fields, the first {mandatory} are mandatory")

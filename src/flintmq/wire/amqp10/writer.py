@@ -90,7 +90,7 @@ def write_value(w: BytesWriter, value: object, depth: i64 = 1) -> None:
     elif isinstance(value, Composite):
         write_composite(w, value, depth)
     else:
-        raise LocalProtocolError(f"AMQP 1.0 has no form for a {type(value).__name__}: see flintmq.wire.amqp10.values")
+        raise LocalProtocolError(f"AMQP 1.0 cannot encode a {type(value).__name__}: see flintmq.wire.amqp10.values")
 
 
 def in_range(value: int, least: int, most: int, what: str) -> int:
@@ -342,7 +342,7 @@ _ARRAY_CODES: Final[dict[str, int]] = {
 def _write_array(w: BytesWriter, array: Array, depth: i64) -> None:
     code = _ARRAY_CODES.get(array.kind)
     if code is None:
-        raise LocalProtocolError(f"an array has no items of type {array.kind!r:.80}")
+        raise LocalProtocolError(f"an array cannot have items of type {array.kind!r:.80}")
     content = BytesWriter()
     for descriptor in array.descriptors:
         content.append(types.DESCRIBED)

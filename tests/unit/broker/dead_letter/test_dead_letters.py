@@ -337,5 +337,5 @@ def test_a_dead_letter_key_is_a_routing_key() -> None:
     with pytest.raises(PreconditionFailed):
         node.queue("longer", to="ä" * 128)
     definition: Table = {"dead-letter-routing-key": "k" * 256}
-    with pytest.raises(ConfigurationError, match="dead-letter-routing-key is a routing key of 255 bytes at most"):
+    with pytest.raises(ConfigurationError, match="dead-letter-routing-key must be a routing key of at most 255 bytes"):
         check_policy(PolicyRecord("/", "p", ".*", definition))

@@ -165,8 +165,8 @@ def test_diverging_patterns_do_not_multiply() -> None:
 @pytest.mark.parametrize(
     ("pattern", "text"),
     [
-        (".".join(["#", "a"] * 9), "9 words are #, at most 8 may be"),
-        ("#." + "a." * 33 + "#.b", "33 words are between the first # and the last, at most 32 may be"),
+        (".".join(["#", "a"] * 9), "9 words are #, at most 8 are allowed"),
+        ("#." + "a." * 33 + "#.b", "33 words are between the first # and the last, at most 32 are allowed"),
     ],
 )
 def test_topic_limits(pattern: str, text: str) -> None:

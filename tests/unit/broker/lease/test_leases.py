@@ -157,7 +157,7 @@ def test_positions_that_were_not_leased_cannot_be_settled() -> None:
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        ({"x-queue-type": "stream"}, "is a stream: it needs no lease, read it by its offsets"),
+        ({"x-queue-type": "stream"}, "is a stream and cannot be leased: read it by offset"),
         ({"x-group-header": "g"}, r"one message of a group at a time \(x-group-header\): it cannot be leased"),
         ({"x-single-active-consumer": True}, r"\(x-single-active-consumer\): it cannot be leased"),
     ],
@@ -191,12 +191,12 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     world.put("a", "b", "c")
     lease = world.lease(1)
-    with pytest.raises(PreconditionFailed, match="release those that nobody reads by"):
+    with pytest.raises(PreconditionFailed, match="release unused ones"):
         world.leases.open(world.queue, "other", 0, 0)
     with pytest.raises(PreconditionFailed, match="needs the name of a consumer"):
         world.leases.open(world.queue, "", 0, 0)
     lease.extend(lease.epoch, 1, 0)
-    with pytest.raises(PreconditionFailed, match="was extended 2 times and not settled"):
+    with pytest.raises(PreconditionFailed, match="was extended 2 times without a settle"):
         lease.extend(lease.epoch, 1, 0)
     # To ask where it stands is no extension.
     assert lease.extend(lease.epoch, 0, 0) == 0
@@ -412,7 +412,7 @@ def test_a_reader_that_is_silent_loses_what_it_has() -> None:
     world.pass_ms(20)
     assert (lease.first, lease.next, lease.count) == (2, 2, 0)
     for call in (lease.settle, lambda epoch, up_to: lease.extend(epoch, up_to, 0)):
-        with pytest.raises(PreconditionFailed, match="timed out: nobody called for 100 ms"):
+        with pytest.raises(PreconditionFailed, match="timed out: it was not used for 100 ms"):
             call(lease.epoch, 2)
     again = world.restarted()
     (found,) = again.leases.of(again.queue)

@@ -221,13 +221,13 @@ def test_what_is_unknown(text: str) -> None:
         ('"" = 1', 'at character 1 (""): a name in quotation marks that is empty, or does not end'),
         ("a ! b", "at character 3 (!): no selector has such a character"),
         ("a = 08", "at character 6 (8): expected AND, OR, the end"),
-        ("1", "at character 1 (1): a condition is due, such as a comparison, and this is a number"),
-        ("a OR 'a'", "at character 6 ('a'): a condition is due, such as a comparison, and this is a string"),
-        ("NOT 1 + 1", "at character 5 (1): a condition is due, such as a comparison, and this is a number"),
-        ("a + 'b' > 1", "at character 5 ('b'): a number is due, and this is a string"),
+        ("1", "at character 1 (1): expected a condition, such as a comparison, and this is a number"),
+        ("a OR 'a'", "at character 6 ('a'): expected a condition, such as a comparison, and this is a string"),
+        ("NOT 1 + 1", "at character 5 (1): expected a condition, such as a comparison, and this is a number"),
+        ("a + 'b' > 1", "at character 5 ('b'): expected a number, and this is a string"),
         ("a > 'b'", "at character 5 ('b'): only numbers are in an order, and this is a string"),
         ("TRUE > a", "at character 1 (TRUE): only numbers are in an order, and this is a condition"),
-        ("a BETWEEN 'a' AND 'b'", "at character 11 ('a'): a number is due, and this is a string"),
+        ("a BETWEEN 'a' AND 'b'", "at character 11 ('a'): expected a number, and this is a string"),
         ("1 LIKE 'a'", "at character 1 (1): LIKE compares strings, and this is a number"),
         ("a LIKE b", "at character 8 (b): expected a string"),
         ("a LIKE 'x!y' ESCAPE '!'", "at character 8 ('x!y'): ! stands before %, _ or itself"),
@@ -248,7 +248,7 @@ def test_what_is_no_selector(text: str, fault: str) -> None:
 
 def test_unknown_property_is_refused() -> None:
     """A property there is not is a mistake, and not a header that happens to be missing."""
-    with pytest.raises(PreconditionFailed, match=r"at character 1 \(properties.foo\): there is no property 'foo'"):
+    with pytest.raises(PreconditionFailed, match=r"at character 1 \(properties.foo\): property 'foo' is unknown"):
         selects("properties.foo = 1")
 
 
@@ -259,7 +259,7 @@ def test_depth_is_bounded(within: str) -> None:
     deep = "a"
     while len(deep) + len(within) < SELECTOR_MAX_CHARACTERS:
         deep = within.format(deep)
-    with pytest.raises(PreconditionFailed, match="within each other|a number is due"):
+    with pytest.raises(PreconditionFailed, match="within each other|expected a number"):
         selects(deep)
     assert selects("NOT " * SELECTOR_DEPTH_MAX + "yes")
     with pytest.raises(PreconditionFailed, match=f"more than {SELECTOR_DEPTH_MAX} expressions are within each other"):
@@ -270,7 +270,7 @@ def test_length_is_bounded() -> None:
     """A selector of the greatest length is understood, and one that is longer refused unread."""
     longest = "color = 'red'".ljust(SELECTOR_MAX_CHARACTERS)
     assert selects(longest)
-    with pytest.raises(PreconditionFailed, match=f"{SELECTOR_MAX_CHARACTERS + 1} characters are more than"):
+    with pytest.raises(PreconditionFailed, match=f"{SELECTOR_MAX_CHARACTERS + 1} characters, at most"):
         selects(longest + " ")
 
 

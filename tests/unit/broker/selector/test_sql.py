@@ -154,7 +154,7 @@ def test_limits() -> None:
             # Parentheses alone nest nothing.
             assert not parsed_sql(text).matches(OF_10)
             continue
-        with pytest.raises(PreconditionFailed, match="more than"):
+        with pytest.raises(PreconditionFailed, match="at most"):
             parsed_sql(text)
     with pytest.raises(PreconditionFailed, match="within each other"):
         parsed_sql("NOT " * (SELECTOR_DEPTH_MAX + 1) + "yes")

@@ -450,7 +450,7 @@ def test_there_is_a_limit() -> None:
     for number in range(TERMINI_MAX - 1):
         world.termini.make_source(f"u{number % 3}", "c", str(number), NONE, NEVER, 0, b"")
     target = world.target()
-    with pytest.raises(ResourceError, match=f"keeps {TERMINI_MAX} ends of links"):
+    with pytest.raises(ResourceError, match=f"has {TERMINI_MAX} link termini"):
         world.source()
     target.expire()
     world.source()
@@ -460,7 +460,7 @@ def test_nobody_keeps_others_from_theirs() -> None:
     """Of those, a part is one user's; what goes makes room, and what a restart finds counts."""
     world = World()
     made = [world.termini.make_source("u", "c", str(number), NONE, NEVER, 0, b"") for number in range(TERMINI_USER_MAX)]
-    with pytest.raises(ResourceError, match=f"user 'u' keeps {TERMINI_USER_MAX} ends of links"):
+    with pytest.raises(ResourceError, match=f"user 'u' has {TERMINI_USER_MAX} link termini"):
         world.target()
     world.termini.make_source("other", "c", "l", NONE, NEVER, 0, b"")
     made[0].expire()

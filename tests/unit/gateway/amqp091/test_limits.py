@@ -110,7 +110,7 @@ def test_consumers_of_a_channel() -> None:
     [
         (LimitRecord("vhost", "/", "max-channels", 1), "a vhost has no limit 'max-channels'"),
         (LimitRecord("user", "u", "max-queues", 1), "a user has no limit 'max-queues'"),
-        (LimitRecord("node", "n", "max-queues", 1), "there are no limits of 'node'"),
+        (LimitRecord("node", "n", "max-queues", 1), "limit scope 'node' is unknown"),
         (LimitRecord("vhost", "missing", "max-queues", 1), "there is no vhost 'missing'"),
     ],
 )

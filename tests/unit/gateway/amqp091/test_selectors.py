@@ -154,7 +154,7 @@ def test_no_local_and_a_selector(dialect: Dialect) -> None:
     [
         ("color = ", "at character 9 (the end): expected a name, a string, a number, ("),
         (7, "{unacceptable_type,signedint}"),
-        ("x" * (SELECTOR_MAX_CHARACTERS + 1), f"{SELECTOR_MAX_CHARACTERS + 1} characters are more than"),
+        ("x" * (SELECTOR_MAX_CHARACTERS + 1), f"the selector has {SELECTOR_MAX_CHARACTERS + 1} characters, at most"),
     ],
 )
 def test_refused_selectors(selector: object, why: str) -> None:

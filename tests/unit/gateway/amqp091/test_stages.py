@@ -141,7 +141,7 @@ def test_a_channel_that_ends_discards_what_was_not_ready(client: Client, channel
     other.call(StageSelect(transactional_id="tx", epoch=EPOCH, batch=0, partition=1, attempt=0))
     other.call(StageReady())
     error = refused(channel, COMMIT)
-    assert (error.code, "has not all of batch 0, partition 0, attempt 0" in str(error)) == (406, True)
+    assert (error.code, "batch 0, partition 0, attempt 0 of transactional id 'tx'" in str(error)) == (406, True)
     assert client.server.broker.storage.journal is client.server.storage.memory_journal
     assert b"a" not in client.server.storage.memory_journal.kept.values()
 

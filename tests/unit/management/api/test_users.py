@@ -36,7 +36,7 @@ def test_a_user_is_made_changed_and_deleted() -> None:
         (
             {"tags": "", "password_hash": "$argon2id$v=19$m=4194304,t=2,p=1$" + "A" * 22 + "$" + "A" * 43}
             | {"hashing_algorithm": "argon2id"},
-            "the password_hash is none of argon2id in version 19 with at most m=65536, t=8, p=4",
+            "the password_hash must be an argon2id hash of version 19 with at most m=65536, t=8, p=4",
         ),
         ({"tags": 1}, "Expected `str | array`, got `int` - at `$.tags`"),
     ],

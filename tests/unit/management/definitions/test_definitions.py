@@ -241,7 +241,7 @@ POLICY = {"name": "p", "vhost": "v", "pattern": "", "definition": {"max-length":
         ({"users": [{}]}, "users[0]: Object missing required field `name`"),
         (
             {"users": [{"name": "a", "password_hash": "x" * 97, "hashing_algorithm": "argon2id"}]},
-            "users[0] ('a'): the password_hash is none of argon2id",
+            "users[0] ('a'): the password_hash must be an argon2id hash",
         ),
         ({"users": [{"name": "a"}]}, "users[0] ('a'): a user needs a password_hash or a password"),
         (
@@ -261,7 +261,7 @@ POLICY = {"name": "p", "vhost": "v", "pattern": "", "definition": {"max-length":
             VHOST | {"permissions": [{"user": "u", "vhost": "v", "configure": "", "write": "", "read": ""}]},
             "permissions[0] ('u in v'): there is no user 'u'",
         ),
-        (VHOST | {"policies": [POLICY | {"pattern": "("}]}, "policies[0] ('p'): '(' is no pattern"),
+        (VHOST | {"policies": [POLICY | {"pattern": "("}]}, "policies[0] ('p'): '(' is not a valid pattern"),
         (VHOST | {"policies": [POLICY | {"priority": "high"}]}, "policies[0] ('p'): Expected `int`, got `str`"),
         (VHOST | {"policies": [POLICY | {"definition": {"x": 1}}]}, "policies[0] ('p'): 'x' is not a key of policies"),
         (VHOST | {"queues": [QUEUE, QUEUE | {"vhost": "w"}]}, "queues[1] ('q'): there is no vhost 'w'"),

@@ -188,7 +188,7 @@ def test_a_lease_that_is_younger_than_the_checkpoint() -> None:
     ("code", "text", "error", "expected"),
     [
         (406, "... has been taken over by another reader", QueryFailed, "another query has begun to read queue 'q'"),
-        (406, "... has timed out: nobody called", DataLost, "longer one, and start with a new checkpoint"),
+        (406, "... has timed out: it was not used", DataLost, "longer one, and start with a new checkpoint"),
         (404, "no lease 'c' of queue 'q'", DataLost, "was released while this query was using it"),
         (404, "no queue 'q'", fc.ChannelClosed, "404 no queue 'q'"),
         (406, "extended too often", fc.ChannelClosed, "extended too often"),

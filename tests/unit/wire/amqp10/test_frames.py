@@ -213,7 +213,7 @@ def test_a_frame_may_be_empty() -> None:
         ("00000007 02 00 0000", "a frame of 7 bytes"),
         ("00000008 01 00 0000", "cannot begin at byte 4"),
         ("00000008 03 00 0000", "cannot begin at byte 12"),
-        ("00000008 02 01 0000", "a frame of type 1, where type 0 is due"),
+        ("00000008 02 01 0000", "a frame of type 1, expected type 0"),
     ],
 )
 def test_what_is_no_frame_is_refused(head: str, text: str) -> None:
@@ -228,24 +228,24 @@ def test_what_is_no_frame_is_refused(head: str, text: str) -> None:
     [
         ("", "1 bytes are needed"),
         ("40", "not with a description"),
-        ("00 53 ff 45", "none of a performative"),
-        ("00 a3 01 78 45", "none of a performative"),
-        ("00 40 45", "none of a performative"),
-        ("00 53 17 40", "end: what is described at byte 3 is no list"),
+        ("00 53 ff 45", "descriptor of no performative"),
+        ("00 a3 01 78 45", "descriptor of no performative"),
+        ("00 40 45", "descriptor of no performative"),
+        ("00 53 17 40", "end: the described value at byte 3 is not a list"),
         ("00 53 17 c0 03 02 40 40", "end: 2 fields, the type has 1"),
         ("00 53 17 45 40", "1 bytes follow the end"),
         ("00 53 10 45", "open: open container-id is mandatory"),
         ("00 53 10 c0 02 01 40", "open: open container-id is mandatory"),
-        ("00 53 10 c0 02 01 43", "open: uint before byte 7, a value of type string is due"),
-        ("00 53 14 45", "transfer: what is described at byte 3 is no list, or an empty one"),
-        ("00 53 14 c0 02 01 40", "transfer: null before byte 7, a value of type uint is due"),
+        ("00 53 10 c0 02 01 43", "open: uint before byte 7, expected a value of type string"),
+        ("00 53 14 45", "transfer: the described value at byte 3 is not a list, or is empty"),
+        ("00 53 14 c0 02 01 40", "transfer: null before byte 7, expected a value of type uint"),
         ("00 53 14 c0 02 0c 43", "transfer: 12 fields, the type has 11"),
         ("00 53 14 c0 0c 08 43 40 40 40 40 42 40 0053 2845", "a delivery state cannot be of type source"),
         ("00 53 15 c0 02 01 41", "disposition: 1 fields, the first 2 are mandatory"),
         ("00 53 13 c0 04 03 404343", "flow: 3 fields, the first 4 are mandatory"),
         ("00 53 12 c0 0b 06 a1016c 43 41 40 40 00532945", "attach source cannot be of type target"),
         ("00 53 12 c0 0b 06 a1016c 43 41 40 40 00537045", "attach source cannot be of type header"),
-        ("00 53 12 c0 09 06 a1016c 43 41 40 40 43", "a composite is due"),
+        ("00 53 12 c0 09 06 a1016c 43 41 40 40 43", "expected a composite"),
         ("00 53 17 c0 05 01 00531745", "end error cannot be of type end"),
     ],
 )
@@ -286,7 +286,7 @@ def test_a_field_with_several_values_may_be_one() -> None:
             with pytest.raises(DecodeError, match="is mandatory"):
                 decode_sasl_body(raw, 0, len(raw))
     raw = _sized("00 53 40 c0 00 01 e0 04 01 a1 01 61")
-    with pytest.raises(DecodeError, match="items of type string, symbols are due"):
+    with pytest.raises(DecodeError, match="items of type string, expected symbol"):
         decode_sasl_body(raw, 0, len(raw))
 
 
@@ -305,7 +305,7 @@ def test_an_attach_keeps_its_unsettled_deliveries() -> None:
         assert isinstance(body, Attach)
         assert body.unsettled == map_
     raw = _sized("00 53 12 c0 00 08 a1016c 43 41 40 40 40 40 c1 09 04 a00161 40 a00161 40")
-    with pytest.raises(DecodeError, match="delivery tag 61 is twice"):
+    with pytest.raises(DecodeError, match="delivery tag 61 appears twice"):
         decode_body(raw, 0, len(raw))
 
 

@@ -268,7 +268,7 @@ class _Unknown:
 
 
 NOT_WRITABLE: list[tuple[object, str]] = [
-    (_Unknown(), "no form for a _Unknown"),
+    (_Unknown(), "cannot encode a _Unknown"),
     (1 << 63, "out of range"),
     (10**5000, "out of range"),
     (UInt(-1), "out of range"),
@@ -285,7 +285,7 @@ NOT_WRITABLE: list[tuple[object, str]] = [
     (Decimal64(b""), "has 8 bytes, not 0"),
     ("\ud800", "lone surrogates"),
     (Symbol("é"), "not ASCII"),
-    (Array("number", []), "no items of type 'number'"),
+    (Array("number", []), "cannot have items of type 'number'"),
     (Array("uint", [1]), "an array of uint values has a int in it"),
     (Array("long", [True]), "an array of long values has a bool in it"),
     (Array("symbol", ["a"]), "an array of symbol values has a str in it"),
