@@ -3,6 +3,7 @@
 What was synced is there after it: deliveries are held, or were settled; parts are there, or the message made of them.
 """
 
+from itertools import accumulate
 from pathlib import Path
 
 from hypothesis import settings
@@ -252,10 +253,16 @@ class TerminusMachine(RuleBasedStateMachine):
         assert arrived <= found.taken | self.now.known, "a message would be taken once more"
         assert found.taken <= arrived | self.gone, "a message was not taken that is said to be"
         for tag, parts in found.parts.items():
-            assert parts == self.written[tag][: len(parts)], "parts are not as they came"
+            assert b"".join(parts) in _beginnings(self.written[tag]), "parts are not as they came"
         for tag in self.sure.parts.keys() & self.now.parts.keys():
-            assert found.parts.get(tag, [])[: len(self.sure.parts[tag])] == self.sure.parts[tag], "parts are lost"
+            sure = b"".join(self.sure.parts[tag])
+            assert b"".join(found.parts.get(tag, [])).startswith(sure), "parts are lost"
         assert self.sure.taken - self.now.known <= found.taken, "an outcome is forgotten"
+
+
+def _beginnings(parts: list[bytes]) -> list[bytes]:
+    """The first parts of a message, joined, for each number of them: what was out of memory comes back as one part."""
+    return list(accumulate(parts, initial=b""))
 
 
 TestTermini = TerminusMachine.TestCase
