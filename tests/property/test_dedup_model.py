@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from flintmq.broker.message import Address, Entry, Message
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publishing import STORED, put
+from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.storage.definitions.database import DefinitionDatabase
@@ -68,8 +69,8 @@ class DedupMachine(RuleBasedStateMachine):
         assert dedup is not None
         self.dedup = dedup
         for queue_id, entry in replay.entries(self.files, self.encoder.occupancy):
-            (self.queue if queue_id == 1 else self.dedup).restore(entry)
-        self.queue.start_at(next_seqs[1])
+            (Recovery(self.queue) if queue_id == 1 else self.dedup).restore(entry)
+        Recovery(self.queue).start_at(next_seqs[1])
         self.dedup.start_at(next_seqs[-1])
 
     def _publish(self, name: str) -> None:

@@ -20,6 +20,7 @@ from flintmq.broker.queue.base import Recoverable
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.publishing import put
+from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
 from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter
@@ -139,7 +140,7 @@ class LeaseMachine(RuleBasedStateMachine):
         storage = LeaseStorage(self.encoder, pages, self.definitions)
         self.leases = LeaseRegistry("/", storage, self.tick, QueueIds(self.following_id))
         self.lease: Lease | None = None
-        stored: dict[int, Recoverable] = {QUEUE_ID: self.queue}
+        stored: dict[int, Recoverable] = {QUEUE_ID: Recovery(self.queue)}
         for record in list(self.definitions.leases.values()):
             self.lease = stored[record.id] = self.leases.restore(record, {QUEUE_ID: self.queue})  # type: ignore[assignment]
         for queue_id, entry in replay.entries(self.files, self.encoder.occupancy):

@@ -111,7 +111,7 @@ class Model:
             each = message(str(self.made), headers=";".join(headers))
             self.made += 1
             self.queue.enqueue(each)
-            self.ready.append(next(entry for entry in self.queue._store.entries() if entry.message is each))
+            self.ready.append(next(entry for entry in self.queue.store.entries() if entry.message is each))
 
     def subscribe(self) -> None:
         colours = frozenset(self.random.sample(_COLOURS, self.random.randrange(4)))
@@ -162,7 +162,7 @@ class Model:
 
     def drop(self) -> None:
         """What a limit of length does: the oldest of the lowest priority goes."""
-        entry = self.queue._store.drop_candidate()
+        entry = self.queue.store.drop_candidate()
         first = min(self.ready, key=lambda each: (max(0, each.message.options.priority), each.seq), default=None)
         assert entry is first
         if entry is not None:
@@ -170,7 +170,7 @@ class Model:
 
     def leave(self, entry: Entry) -> None:
         self.ready.remove(entry)
-        self.queue._remove(entry)
+        self.queue.remove(entry)
         self.queue.settle(entry)
 
     def get(self) -> None:
@@ -194,7 +194,7 @@ class Model:
 
     def check(self) -> None:
         assert self.queue.message_count == len(self.ready)
-        assert {entry.seq for entry in self.queue._store.entries()} == {entry.seq for entry in self.ready}
+        assert {entry.seq for entry in self.queue.store.entries()} == {entry.seq for entry in self.ready}
 
 
 _WEIGHTS: Final[dict[Callable[[Model], None], int]] = {
@@ -225,5 +225,5 @@ def test_deliveries_are_those_of_a_scan(random: Random) -> None:
     while model.hands:
         model.settle()
     model.purge()
-    if model.queue._groups is not None:
-        assert len(model.queue._groups) == 0
+    if model.queue.groups is not None:
+        assert len(model.queue.groups) == 0

@@ -16,6 +16,7 @@ from flintmq.broker.queue.base import Recoverable
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.publishing import STORED, put
+from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.queue.settlement import ACCEPTED, FAILED, REJECTED, RELEASED, Outcome, modified
 from flintmq.broker.terminus.registry import TerminusRegistry
 from flintmq.broker.terminus.terminus import NEVER, SOURCE, TARGET, UNSETTLED_STATE, SourceTerminus, TargetTerminus
@@ -103,7 +104,7 @@ class TerminusMachine(RuleBasedStateMachine):
         assert isinstance(source, SourceTerminus)
         assert isinstance(target, TargetTerminus)
         self.source, self.target = source, target
-        stored: dict[int, Recoverable] = {QUEUE_ID: self.queue, SOURCE_ID: source, TARGET_ID: target}
+        stored: dict[int, Recoverable] = {QUEUE_ID: Recovery(self.queue), SOURCE_ID: source, TARGET_ID: target}
         for queue_id, entry in replay.entries(self.files, self.encoder.occupancy):
             stored[queue_id].restore(entry)
         for queue_id, next_seq in next_seqs.items():

@@ -30,6 +30,7 @@ from flintmq.broker.queue.base import Queue, Recoverable
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ids import QueueIds
+from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.rules import check_rule
 from flintmq.broker.tick import Tick
@@ -406,7 +407,9 @@ class Broker:
                 # The deduplication notes come before their queue, which takes notes of entries that it drops at the
                 # start.
                 queues[-record.id] = queue.dedup
-            if isinstance(queue, Recoverable):
+            if isinstance(queue, EntryQueue):
+                queues[record.id] = Recovery(queue)
+            elif isinstance(queue, Recoverable):
                 queues[record.id] = queue
             elif isinstance(queue, StreamQueue):
                 streams[record.id] = queue

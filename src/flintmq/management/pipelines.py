@@ -7,6 +7,7 @@ import msgspec
 
 from flintmq.broker.broker import Broker
 from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.peek import peek
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.conversion.converted import TO_091
@@ -29,15 +30,15 @@ async def statuses_in(broker: Broker, vhost: VHost) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     part, after = 0, -1
     now = Slice()
-    while len(found) < _MAX and (look := queue.look(part, after)) is not None:
-        for entry in look.entries:
+    while len(found) < _MAX and (peeked := peek(queue, part, after)) is not None:
+        for entry in peeked.entries:
             message = entry.message
             body = message.body if message.codec is CODEC_091 else TO_091.in_091(message)[1]
             with suppress(msgspec.DecodeError):
                 status = msgspec.json.decode(body)
                 if isinstance(status, dict) and isinstance(status.get("pipeline"), str):
                     found[status["pipeline"]] = _status(status, vhost.name, broker.now_ms)
-        part, after = int(look.part), int(look.entries[-1].position)
+        part, after = int(peeked.part), int(peeked.entries[-1].position)
         if now.is_over:
             await now.pause()
     return [found[name] for name in sorted(found)]

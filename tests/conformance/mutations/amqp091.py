@@ -445,8 +445,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "queue.purge.03",
         "broker/queue/entries.py",
-        "            self._remove(first)\n            self.drop(first)\n        if self._delays is not None:",
-        "            self._remove(first)\n        if self._delays is not None:",
+        "            self.remove(first)\n            self.drop(first)\n        if self._delays is not None:",
+        "            self.remove(first)\n        if self._delays is not None:",
     ),
     (
         "queue.purge.queue.queue-known",
@@ -500,9 +500,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "basic.02",
         "broker/queue/entries.py",
-        "        entry = Entry(message, self._seq)\n        self._seq += 1\n        options",
-        "        entry = Entry(message, self._seq)\n        self._seq += 1\n"
-        "        if self._store.count > 4_000:\n            return None\n        options",
+        "        entry = Entry(message, self.next_seq)\n        self.next_seq += 1\n        options",
+        "        entry = Entry(message, self.next_seq)\n        self.next_seq += 1\n"
+        "        if self.store.count > 4_000:\n            return None\n        options",
     ),
     (
         "basic.03",
@@ -519,8 +519,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "basic.05",
         "broker/queue/entries.py",
-        "            self._remove(first)\n            self._give_up(first, MAXLEN)\n        return ADMITTED",
-        "            self._remove(first)\n            self.drop(first)\n        return ADMITTED",
+        "            self.remove(first)\n            self._give_up(first, MAXLEN)\n        return ADMITTED",
+        "            self.remove(first)\n            self.drop(first)\n        return ADMITTED",
     ),
     (
         "basic.06",

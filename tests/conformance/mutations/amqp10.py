@@ -324,7 +324,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         (
             "        entry = self._take()\n"
             "        self._hand_over(entry, consumer)\n"
-            "        self._store.give_back([entry])"
+            "        self.store.give_back([entry])"
         ),
     ),
     (
@@ -355,7 +355,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "3.3.settled-transfer",
         "broker/queue/classic.py",
         ("        self.delivered_no_ack += 1\n        if entry.segment"),
-        ("        self.delivered_no_ack += 1\n        self._store.give_back([entry])\n        if entry.segment"),
+        ("        self.delivered_no_ack += 1\n        self.store.give_back([entry])\n        if entry.segment"),
     ),
     (
         "3.3.lost-receiver",
@@ -442,7 +442,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         (
             "        entry = self._take()\n"
             "        self._hand_over(entry, consumer)\n"
-            "        self._store.give_back([entry])"
+            "        self.store.give_back([entry])"
         ),
     ),
     (

@@ -23,10 +23,12 @@ from flintmq.broker.lease.returns import LeaseReturn
 from flintmq.broker.message import Entry
 from flintmq.broker.notes import Notes
 from flintmq.broker.ports import LeaseRecord, Page
-from flintmq.broker.queue.base import EntryHolder, Queue, Recoverable
+from flintmq.broker.queue.base import Queue, Recoverable
 from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.lease_access import LeaseAccess
 from flintmq.broker.queue.ready import BLOCK_BYTES, BLOCK_ENTRIES
 from flintmq.broker.queue.runs import Runs
+from flintmq.broker.queue.sequence_owners import EntryHolder
 from flintmq.broker.timers import NEVER, Timed
 
 if TYPE_CHECKING:
@@ -134,6 +136,7 @@ class Lease(Timed, Recoverable, EntryHolder):
         self._has_lapsed = False
         self._leases = leases
         self._pages = leases.pages
+        self._access = LeaseAccess(queue, leases.pages)
         self._notes = Notes(record.id, leases.journal)
         self._leased_pages: list[_LeasedPage] = []
         self._extensions: deque[_Extension] = deque()
@@ -225,7 +228,7 @@ class Lease(Timed, Recoverable, EntryHolder):
         most: i64 = LEASE_EXTEND_MAX_BYTES
         if 0 < max_bytes < most:
             most = max_bytes
-        acquired = self.queue.acquire(self._pages, min(max_messages, LEASE_EXTEND_MAX_MESSAGES), most)
+        acquired = self._access.acquire(min(max_messages, LEASE_EXTEND_MAX_MESSAGES), most)
         self.extended_bytes = 0
         if acquired.count == 0:
             return 0
@@ -333,11 +336,11 @@ class Lease(Timed, Recoverable, EntryHolder):
         if done < len(parts) and parts[done].first < up_to:
             split = parts[done]
             entries = self._pages.read(split.page)
-        places = [self.queue.places_of(self._pages, part.page) for part in parts[:done]]
+        places = [self._access.places_of(part.page) for part in parts[:done]]
         settled = 0
         try:
             for part, place in zip(parts[:done], places, strict=True):
-                self.queue.settle_page(self._pages, part.page, place)
+                self._access.settle_page(part.page, place)
                 self.first = part.end
                 settled += 1
         finally:
@@ -385,14 +388,14 @@ class Lease(Timed, Recoverable, EntryHolder):
         self._drop_extensions()
         parts = self._leased_pages
         self._leased_pages = []
-        LeaseReturn(self.queue, self._pages, [part.page for part in parts]).begin()
+        LeaseReturn(self._access, [part.page for part in parts]).begin()
 
     def queue_gone(self, queue: Queue) -> None:
         """Discard the lease: its definition was deleted with the queue's."""
         self._forget()
         self._begin_group()
         for part in self._leased_pages:
-            self.queue.abandon_page(self._pages, part.page)
+            self._access.abandon_page(part.page)
         self._leased_pages = []
         self.first = self.next
         self._drop_extensions()
@@ -444,7 +447,7 @@ class Lease(Timed, Recoverable, EntryHolder):
             length = i64(read_i32_be(body, at + 8))
             count = -length if length < 0 else length
             self._restored_runs.add(first, count, _RestoredRun(position, length < 0, found))
-            self.queue.claim(first, count, self)
+            self.queue.sequence_owners.claim(first, count, self)
             found.last = max(found.last, first + count - 1)
             position += count
             at += _RUN_BYTES

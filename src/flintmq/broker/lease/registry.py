@@ -12,6 +12,7 @@ from flintmq.broker.ports import LeaseRecord, Storage
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ids import QueueIds
+from flintmq.broker.queue.lease_access import check_leasable
 from flintmq.broker.tick import Tick
 
 
@@ -63,7 +64,7 @@ class LeaseRegistry:
             raise PreconditionFailed(
                 f"a lease of queue '{queue.name}' in vhost '{self._vhost}' needs the name of a consumer"
             )
-        queue.check_leasable()
+        check_leasable(queue)
         if epoch != 0 or name in self._by_queue.get(queue, {}):
             lease = self.find(queue, name)
         else:

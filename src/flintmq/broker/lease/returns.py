@@ -7,9 +7,10 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import StorageError
 from flintmq.broker.message import ACQUIRED, Entry
-from flintmq.broker.ports import Page, Pages
-from flintmq.broker.queue.base import EntryHolder, Queue
-from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.ports import Page
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.lease_access import LeaseAccess
+from flintmq.broker.queue.sequence_owners import EntryHolder
 from flintmq.broker.timers import Timed
 
 # Messages returned per step: about 10 ms of the event loop's time.
@@ -20,10 +21,11 @@ _STEP_MESSAGES: Final = 16_384
 class LeaseReturn(Timed, EntryHolder):
     """A pending return. `pages` are in the queue's order. After a crash all entries are on the queue at once."""
 
-    def __init__(self, queue: EntryQueue, pages: Pages, acquired: list[Page]) -> None:
+    def __init__(self, access: LeaseAccess, acquired: list[Page]) -> None:
         super().__init__()
-        self._queue = queue
-        self._pages = pages
+        self._access = access
+        self._queue = access.queue
+        self._pages = access.pages
         self._left = deque(acquired)
 
     def begin(self) -> None:
@@ -62,4 +64,4 @@ class LeaseReturn(Timed, EntryHolder):
         self._left = deque()
         queue.tick.timers.cancel(self)
         for page in left:
-            self._queue.abandon_page(self._pages, page)
+            self._access.abandon_page(page)

@@ -13,6 +13,7 @@ from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.lifetime import Lifetime
 from flintmq.broker.queue.round_robin import RoundRobin
+from flintmq.broker.queue.sequence_owners import EntryHolder
 from flintmq.broker.queue.settings import QueueSettings
 from flintmq.broker.queue.unused import Unused
 from flintmq.broker.tick import Tick
@@ -38,28 +39,6 @@ class Recoverable:
     @abstractmethod
     def start_at(self, seq: i64) -> None:
         """The number the next entry gets: higher than any the journal still speaks of."""
-
-
-@trait
-class EntryHolder:
-    """Who keeps acquired entries of a queue for somebody who may come back for them."""
-
-    @abstractmethod
-    def queue_gone(self, queue: "Queue") -> None:
-        """The queue is deleted, and what is held of it is to be settled."""
-
-    @abstractmethod
-    def claimed(self, queue: "Queue", entry: Entry) -> None:
-        """At start-up: the entry that was claimed from the queue."""
-
-
-@trait
-class SequenceReservation:
-    """Who has reserved numbers of a queue, for messages that come to it later."""
-
-    @abstractmethod
-    def found(self, entry: Entry) -> None:
-        """At start-up: an entry that the journal has under a number that was reserved."""
 
 
 class Queue(Outflow):

@@ -42,7 +42,7 @@ class ClassicQueue(EntryQueue):
 
     def configure(self, effective: Table) -> None:
         super().configure(effective)
-        if self._groups is not None:
+        if self.groups is not None:
             self._match()
 
     # -- consumers ----------------------------------------------------------------------------------------------
@@ -136,11 +136,11 @@ class ClassicQueue(EntryQueue):
         """Not every consumer is to have every entry from now on."""
         matching = self._matching
         if matching is None:
-            matching = Matching(self._store, self._levels, self._groups)
+            matching = Matching(self.store, self._levels, self.groups)
             # Those that are there take anything.
             matching.serve(self._served())
             self._matching = matching
-            self._store = matching
+            self.store = matching
         return matching
 
     def _match_no_more(self, matching: Matching) -> None:
@@ -149,7 +149,7 @@ class ClassicQueue(EntryQueue):
             store = matching.ordinary()
             if store is not None:
                 self._matching = None
-                self._store = store
+                self.store = store
 
     def _let_go_of_group(self, entry: Entry) -> None:
         if self._matching is not None and self._matching.released(entry):
@@ -198,7 +198,7 @@ class ClassicQueue(EntryQueue):
     def _dispatch_to(self, consumer: Consumer) -> bool:
         burst: i64 = DISPATCH_BURST_MESSAGES
         while burst > 0:
-            if self._store.count == 0 or not consumer.can_take():
+            if self.store.count == 0 or not consumer.can_take():
                 return False
             if consumer.has_byte_window or self._expiry is not None:
                 first = self._first()
@@ -275,7 +275,7 @@ class ClassicQueue(EntryQueue):
             return False
         if self._matching is not None:
             return self._matching.would_take(message)
-        return self._store.count == 0 and any(consumer.would_take(message) for consumer in self._served())
+        return self.store.count == 0 and any(consumer.would_take(message) for consumer in self._served())
 
     def _give(self, consumer: Consumer) -> None:
         self._hand_over(self._take(), consumer)
@@ -286,12 +286,12 @@ class ClassicQueue(EntryQueue):
             self.redelivered += 1
         consumer.deliver(self, entry)
         if entry.state == UNSENDABLE:
-            self._handed_out(entry)
+            self.handed_out(entry)
             self.discard_unsendable(entry)
             return
         if not consumer.no_ack:
             self.delivered += 1
-            self._handed_out(entry)
+            self.handed_out(entry)
             return
         self.delivered_no_ack += 1
         if entry.segment != 0 or self._is_keyed:

@@ -6,26 +6,21 @@ it: a queue without costs a message one branch on the way in, and one on the way
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from heapq import nsmallest
 from typing import Final
 
 from mypy_extensions import i32, i64
 
-from flintmq.base.errors import AccessRefused, InternalError, PreconditionFailed, StorageError
+from flintmq.base.errors import InternalError
 from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT
 from flintmq.base.work import WORK
 from flintmq.broker.message import ACQUIRED, FOREVER, PAUSE, READY, Entry, Message, Table
-from flintmq.broker.ports import Journal, Page, Pages, PlacesOfPage
-from flintmq.broker.queue.acquired import Acquired
+from flintmq.broker.ports import Journal, Page
 from flintmq.broker.queue.base import (
     ADMITTED,
     DISCARDED,
     DONE,
     REFUSED,
-    EntryHolder,
     Queue,
-    Recoverable,
-    SequenceReservation,
 )
 from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.dedup import Dedup
@@ -36,10 +31,9 @@ from flintmq.broker.queue.groups import Groups
 from flintmq.broker.queue.last_values import LastValues
 from flintmq.broker.queue.levels import levels_of
 from flintmq.broker.queue.paging import Paging
-from flintmq.broker.queue.peek import Look
-from flintmq.broker.queue.ready import BLOCK_ENTRIES, Fifo, Ready, ranked
+from flintmq.broker.queue.ready import Fifo, Ready, ranked
 from flintmq.broker.queue.retry import pause_ms
-from flintmq.broker.queue.runs import Runs
+from flintmq.broker.queue.sequence_owners import SequenceOwners
 from flintmq.broker.queue.settings import DROP_HEAD, REJECT_PUBLISH_DLX
 from flintmq.broker.queue.undelivered import Undelivered
 from flintmq.broker.queue.withheld import Withheld
@@ -51,7 +45,7 @@ _NOWHERE: Final = -1
 _PAGE_UNITS: Final = 64
 
 
-class EntryQueue(Queue, Recoverable):
+class EntryQueue(Queue):
     """All of a queue but its consumers."""
 
     def __init__(
@@ -69,19 +63,19 @@ class EntryQueue(Queue, Recoverable):
         ranks_all: bool,
     ) -> None:
         super().__init__(queue_id, vhost, name, kind, durable, auto_delete, owner, arguments, tick)
-        self._journal = journal
+        self.journal = journal
         # An exclusive queue ends with its connection, durable or not.
         self._survives = durable and owner is None
         self._paging = None if tick.pages is None else Paging(tick.pages, self._left_page)
         self._levels = levels_of(kind, arguments, ranks_all)
-        self._store: Ready = Fifo(self._paging)
-        self._seq: i64 = 0
+        self.store: Ready = Fifo(self._paging)
+        self.next_seq: i64 = 0
         self._expiry: Expiry | None = None
         self._delays: Delays | None = None
         self._withheld: Withheld | None = None
         # Made while there is an entry that not every consumer may have.
         self._exclusions: Exclusions | None = None
-        self._groups: Groups | None = None
+        self.groups: Groups | None = None
         self._values: LastValues | None = None
         # What was here, where nothing may be here twice.
         self.dedup: Dedup | None = None
@@ -89,10 +83,8 @@ class EntryQueue(Queue, Recoverable):
         self._view: View | None = None
         # Whether groups, last values, what is barred or its lifetime have to hear of every settlement.
         self._is_keyed = False
-        # At start-up, who is to have the entries of which numbers.
-        self._claims: Runs[EntryHolder] = Runs()
-        # The same for numbers whose entries had not come to the queue yet.
-        self._reserved: Runs[SequenceReservation] = Runs()
+        # At start-up: whose the numbers of entries are.
+        self.sequence_owners = SequenceOwners()
         # Whether the single active consumer gets nothing more, and is relieved once it has settled what it has.
         self._is_handing_over = False
         # Whether dead letters wait for room here.
@@ -103,7 +95,7 @@ class EntryQueue(Queue, Recoverable):
         self._unkept: i64 = 0
         self._unkept_bytes: i64 = 0
         # Numbers that were given to no message that came, or to one that came before the start.
-        self._unpublished: i64 = 0
+        self.unpublished: i64 = 0
         # Nothing is asked of a message that comes, if the message asks for nothing either; nothing of one that goes.
         self._is_plain_in = True
         self._is_plain_out = True
@@ -117,14 +109,14 @@ class EntryQueue(Queue, Recoverable):
         self.is_guarded = settings.max_length >= 0 or settings.max_bytes >= 0 or settings.deduplicates
         self._deduplicate()
         self.adds_headers = settings.delivery_limit >= 0 or settings.pauses_failed or settings.pauses_returned
-        if settings.group_field is not None and self._groups is None:
-            self._groups = Groups(settings.group_field)
+        if settings.group_field is not None and self.groups is None:
+            self.groups = Groups(settings.group_field)
         if settings.last_value_field is not None and self._values is None:
             self._values = LastValues(settings.last_value_field)
             self._keep_in_memory()
         self._set_plain()
         self._make_way(0, 0)
-        self._trim()
+        self.trim()
         if self._is_awaited:
             self._tell_room()
 
@@ -139,7 +131,7 @@ class EntryQueue(Queue, Recoverable):
         elif self.settings.deduplicates:
             dedup = self.dedup
             if dedup is None:
-                dedup = Dedup(self.id, self.name, self._survives, self.tick, self._journal)
+                dedup = Dedup(self.id, self.name, self._survives, self.tick, self.journal)
                 for entry in self._each():
                     dedup.remember(entry.message, self.tick.now_ms)
             dedup.configure(self.settings)
@@ -148,14 +140,14 @@ class EntryQueue(Queue, Recoverable):
     def note_undelivered(self) -> None:
         """The broker stops, and nobody consumes any more: have the journal know what nobody has had."""
         if self._survives:
-            runs = Undelivered(self._store).runs
+            runs = Undelivered(self.store).runs
             if runs:
-                self._journal.undelivered(self.id, runs)
+                self.journal.undelivered(self.id, runs)
 
     def _each(self) -> Iterator[Entry]:
         """What is ready, in no order, and for a look only."""
-        yield from self._store.loose()
-        for part in self._store.parts():
+        yield from self.store.loose()
+        for part in self.store.parts():
             for block in part.blocks():
                 yield from block
 
@@ -164,24 +156,24 @@ class EntryQueue(Queue, Recoverable):
         if self._paging is not None:
             self._paging.is_on = False
         try:
-            return self._store.entries()
+            return self.store.entries()
         except InternalError:
             if self._paging is not None:
                 self._paging.is_on = True
             raise
 
     def page_out(self) -> None:
-        self._store.page_out()
+        self.store.page_out()
 
-    def _trim(self) -> None:
+    def trim(self) -> None:
         """There may be too much, by nobody's publishing: the oldest go, unless it is publishers who are to stop."""
         if self.settings.overflow != DROP_HEAD:
             return
         while self._is_over(0, 0):
-            first = self._store.drop_candidate()
+            first = self.store.drop_candidate()
             if first is None:
                 return
-            self._remove(first)
+            self.remove(first)
             self._give_up(first, MAXLEN)
 
     def _set_plain(self) -> None:
@@ -190,7 +182,7 @@ class EntryQueue(Queue, Recoverable):
         is_plain = not has_values and self._view is None
         self._is_plain_in = is_plain and self.settings.ttl_ms == FOREVER and self.dedup is None and not counts
         self._is_plain_out = is_plain and self._expiry is None and not self._is_awaited
-        self._is_keyed = has_values or self._groups is not None or self._exclusions is not None or counts
+        self._is_keyed = has_values or self.groups is not None or self._exclusions is not None or counts
 
     # -- in -----------------------------------------------------------------------------------------------------
 
@@ -213,7 +205,7 @@ class EntryQueue(Queue, Recoverable):
             # It needs no room before its time has come.
             return ADMITTED
         while self._is_too_much(message):
-            first = self._store.drop_candidate()
+            first = self.store.drop_candidate()
             if first is None or self._level(first.message) > self._level(message):
                 # There will never be room for this one, or none that more important ones would not have to make.
                 if settings.dead_letters_at_least_once:
@@ -221,7 +213,7 @@ class EntryQueue(Queue, Recoverable):
                     return REFUSED
                 self._discard(message)
                 return DISCARDED
-            self._remove(first)
+            self.remove(first)
             self._give_up(first, MAXLEN)
         return ADMITTED
 
@@ -273,7 +265,7 @@ class EntryQueue(Queue, Recoverable):
     def _is_over(self, count: i64, size: i64) -> bool:
         """Whether so many messages, with so many bytes together, are too many beside those that are ready."""
         settings = self.settings
-        if settings.max_length >= 0 and self._store.count + count > settings.max_length:
+        if settings.max_length >= 0 and self.store.count + count > settings.max_length:
             return True
         return settings.max_bytes >= 0 and self._bytes + size > settings.max_bytes
 
@@ -289,19 +281,14 @@ class EntryQueue(Queue, Recoverable):
         return self._levels.of(message.options)
 
     def enqueue(self, message: Message) -> Entry | None:
-        entry = Entry(message, self._seq)
-        self._seq += 1
+        entry = Entry(message, self.next_seq)
+        self.next_seq += 1
         options = message.options
         if self._is_plain_in and options.is_plain and options.priority <= self._levels.plain:
-            self._store.append(entry)
+            self.store.append(entry)
             self._bytes += len(message.body)
         else:
-            if self.dedup is not None:
-                self.dedup.remember(message, self.tick.now_ms)
-            if self.lifetime is not None:
-                self.lifetime.came()
-            self._settle_replaced()
-            self._place(entry, self.tick.now_ms)
+            self.admit_entry(entry, self.tick.now_ms)
         if not self._is_ready and self.consumers:
             self.touch()
         if self._survives:
@@ -311,7 +298,38 @@ class EntryQueue(Queue, Recoverable):
             self._unkept_bytes += len(message.body)
         return None
 
-    def _place(self, entry: Entry, since_ms: i64) -> None:
+    def append_plain(self, entry: Entry) -> bool:
+        """Make an entry ready at once; False where the queue, or the message, asks for more than that."""
+        options = entry.message.options
+        if not self._is_plain_in or not options.is_plain or options.priority > self._levels.plain:
+            return False
+        self.store.append(entry)
+        self._bytes += len(entry.message.body)
+        return True
+
+    def admit_entry(self, entry: Entry, since_ms: i64) -> None:
+        """Take an entry of which more is asked than to stand in line."""
+        if self.dedup is not None:
+            self.dedup.remember(entry.message, since_ms)
+        if self.lifetime is not None:
+            self.lifetime.came()
+        self.settle_replaced()
+        self.place(entry, since_ms)
+
+    def count_unkept(self, message: Message) -> None:
+        """A message comes that has a number already."""
+        if self._survives and not message.options.persistent:
+            self._unkept += 1
+            self._unkept_bytes += len(message.body)
+
+    def discard_duplicate(self, entry: Entry) -> None:
+        """An entry that has a number already is not taken: the queue has, or had, its message."""
+        if self._survives:
+            self._unkept_left(entry)
+        if entry.segment != 0:
+            self.journal.settle(self.id, entry)
+
+    def place(self, entry: Entry, since_ms: i64) -> None:
         """Put an entry where it belongs; `since_ms` is when its time to live and its delay began."""
         starts_ms = self._starts_ms(entry.message, since_ms)
         if starts_ms > self.tick.now_ms:
@@ -367,26 +385,37 @@ class EntryQueue(Queue, Recoverable):
         else:
             self._make_way(1, len(entry.message.body))
             # It stands behind all that came before its time, however much later than itself.
-            entry.position = self._seq
-            self._seq += 1
-            self._unpublished += 1
+            entry.position = self.next_seq
+            self.next_seq += 1
+            self.unpublished += 1
             self._make_ready(entry, self.tick.now_ms)
-            self._settle_replaced()
-            self._trim()
+            self.settle_replaced()
+            self.trim()
         self.touch()
 
     def _make_ready(self, entry: Entry, since_ms: i64) -> None:
         if self._values is not None and not self._replace(self._values, entry):
             return
-        self._rank(entry)
-        ttl_ms = self._ttl_of(entry.message)
+        self.rank(entry)
+        ttl_ms = self.ttl_of(entry.message)
         if ttl_ms != FOREVER:
             entry.expires_ms = since_ms + ttl_ms
             self._expire_later(entry)
-        self._store.append(entry)
+        self.store.append(entry)
         self._bytes += len(entry.message.body)
         if self._view is not None:
             self._view.came(entry)
+
+    @property
+    def settles_unseen(self) -> bool:
+        """Whether entries can leave the queue by the page, because nothing of it has to see each of them."""
+        return self.dedup is None and not self._is_keyed
+
+    def replace_older(self, entry: Entry) -> None:
+        """An entry that is not ready is the newest with its key."""
+        if self._values is not None:
+            self._replace(self._values, entry)
+            self._values.left(entry)
 
     def _replace(self, values: LastValues, entry: Entry) -> bool:
         """Let go of the ready entry with the same key; False where this one is the older."""
@@ -394,12 +423,12 @@ class EntryQueue(Queue, Recoverable):
             return False
         older = values.put(entry)
         if older is not None:
-            self._remove(older)
+            self.remove(older)
             values.gone(older)
             values.replaced.append(older)
         return True
 
-    def _settle_replaced(self) -> None:
+    def settle_replaced(self) -> None:
         """What replaced them is in the journal by now."""
         if self._values is not None and self._values.replaced:
             replaced = self._values.replaced
@@ -409,10 +438,10 @@ class EntryQueue(Queue, Recoverable):
                 if self.lifetime is not None:
                     self.lifetime.left()
 
-    def _rank(self, entry: Entry) -> None:
-        self._store = ranked(self._store, entry, self._levels)
+    def rank(self, entry: Entry) -> None:
+        self.store = ranked(self.store, entry, self._levels)
 
-    def _ttl_of(self, message: Message) -> i64:
+    def ttl_of(self, message: Message) -> i64:
         """How long a message lives here once it is ready."""
         ttl_ms = self.settings.ttl_ms
         own_ms = message.options.ttl_ms
@@ -430,7 +459,7 @@ class EntryQueue(Queue, Recoverable):
 
     def _expired(self, entry: Entry) -> None:
         if entry.state == READY:
-            self._remove(entry)
+            self.remove(entry)
         else:
             # It was in a page, and is in the store no more.
             self._bytes -= len(entry.message.body)
@@ -438,121 +467,37 @@ class EntryQueue(Queue, Recoverable):
         self._give_up(entry, EXPIRED)
 
     def _left_page(self, part: Fifo, count: int) -> None:
-        self._store.left_packed(part, count)
-
-    def restore(self, entry: Entry) -> None:
-        # Who has it comes first: what a commit has brought here by now may be in somebody's hands.
-        claim = self._claims.find(entry.seq) if self._claims else None
-        if claim is None and self._reserved:
-            run = self._reserved.find(entry.seq)
-            if run is not None:
-                run.value.found(entry)
-                return
-        settings = self.settings
-        if self.dedup is not None:
-            self.dedup.recall(entry.message, entry.message.timestamp_ms)
-        if self.lifetime is not None:
-            self.lifetime.came()
-        if claim is not None:
-            self._restore_outside(entry)
-            entry.state = ACQUIRED
-            self._handed_out(entry)
-            claim.value.claimed(self, entry)
-            return
-        if entry.returns > 0 and self._groups is None and (settings.pauses_failed or settings.pauses_returned):
-            # When it came back nobody has written down: its pause begins anew.
-            self._restore_outside(entry)
-            self._pause(entry)
-            return
-        self._place(entry, entry.message.timestamp_ms)
-
-    def _restore_outside(self, entry: Entry) -> None:
-        """It was ready before, and is to come back."""
-        ttl_ms = self._ttl_of(entry.message)
-        if ttl_ms != FOREVER:
-            entry.expires_ms = entry.message.timestamp_ms + ttl_ms
-        if self._values is not None:
-            self._replace(self._values, entry)
-            self._values.left(entry)
-        self._rank(entry)
-
-    def claim(self, first: i64, count: i64, holder: EntryHolder) -> None:
-        """Before `restore`: the entries of so many numbers are in somebody's hands."""
-        self._claims.add(first, count, holder)
+        self.store.left_packed(part, count)
 
     def start_at(self, seq: i64) -> None:
-        # A number that somebody's notes speak of is given to nothing else, whether its message was kept or not.
-        self._seq = max(seq, self._reserved.end, self._claims.end)
-        self._claims = Runs()
-        self._reserved = Runs()
-        self._unpublished = self._seq
-        self._settle_replaced()
+        """All entries that were kept are back; the next one gets this number."""
+        self.next_seq = seq
+        self.sequence_owners = SequenceOwners()
+        self.unpublished = seq
+        self.settle_replaced()
         # What consumers had before the restart is ready again.
-        self._trim()
+        self.trim()
         if self.lifetime is not None:
             self.lifetime.restart()
-
-    # -- messages that have a number before they come -----------------------------------------------------------
-
-    def reserve(self, count: i64) -> i64:
-        """So many numbers in a row, for entries that come later, or never; returns the first."""
-        first = self._seq
-        self._seq += count
-        self._unpublished += count
-        return first
-
-    def reserved(self, first: i64, count: i64, reservation: SequenceReservation) -> None:
-        """Before `restore`: these numbers were reserved, and none of them is given to anybody else."""
-        self._reserved.add(first, count, reservation)
-
-    def put_reserved(self, entries: list[Entry]) -> None:
-        """Entries with such numbers, which the journal has, come to the queue behind all that is there."""
-        now_ms = self.tick.now_ms
-        for entry in entries:
-            message = entry.message
-            entry.position = self._seq
-            self._seq += 1
-            options = message.options
-            if self._survives and not options.persistent:
-                self._unkept += 1
-                self._unkept_bytes += len(message.body)
-            if self._is_plain_in and options.is_plain and options.priority <= self._levels.plain:
-                self._store.append(entry)
-                self._bytes += len(message.body)
-                continue
-            if self.dedup is not None:
-                if self.dedup.is_duplicate(message):
-                    self._unkept_left(entry)
-                    if entry.segment != 0:
-                        self._journal.settle(self.id, entry)
-                    continue
-                self.dedup.remember(message, now_ms)
-            if self.lifetime is not None:
-                self.lifetime.came()
-            self._settle_replaced()
-            self._place(entry, now_ms)
-        self._settle_replaced()
-        self._trim()
-        self.touch()
 
     # -- out ----------------------------------------------------------------------------------------------------
 
     @property
     def message_count(self) -> int:
         if self._withheld is not None:
-            return self._store.count + len(self._withheld.entries)
-        return self._store.count
+            return self.store.count + len(self._withheld.entries)
+        return self.store.count
 
     @property
     def published(self) -> int:
-        return int(self._seq - self._unpublished)
+        return int(self.next_seq - self.unpublished)
 
     @property
     def ready_bytes(self) -> int:
         return int(self._bytes)
 
     def head(self) -> Message | None:
-        first = self._store.head() if self._store.count > 0 else None
+        first = self.store.head() if self.store.count > 0 else None
         return None if first is None else first.message
 
     @property
@@ -570,17 +515,17 @@ class EntryQueue(Queue, Recoverable):
 
     def get(self, context: object | None = None) -> Entry | None:
         self.used()
-        self._serve_consumers()
+        self.serve_consumers()
         entry = self._next_for_get(context)
         if entry is None:
             self.got_empty += 1
         else:
             self.got += 1
             self.redelivered += entry.redelivered
-            self._handed_out(entry)
+            self.handed_out(entry)
         return entry
 
-    def _serve_consumers(self) -> None:
+    def serve_consumers(self) -> None:
         """Somebody asks for messages now: what consumers can take that were there before goes to them first."""
         if self._is_ready:
             WORK.spent += len(self.consumers) // ASKED_CONSUMERS_PER_UNIT
@@ -590,14 +535,41 @@ class EntryQueue(Queue, Recoverable):
     def _next_for_get(self, context: object | None) -> Entry | None:
         if self.settings.paused:
             return None
+        self.expire_due()
+        return self.take_next(context, -1)
+
+    def expire_due(self) -> None:
+        """Let expire what is due by now."""
         if self._expiry is not None:
             self._expiry.on_due(self.tick.now_ms)
+
+    def take_next(self, context: object | None, max_bytes: i64) -> Entry | None:
+        """Acquire the next entry that this context may have; with a limit of -1, whatever its size.
+
+        What is withheld from others is not limited.
+        """
         if self._withheld is not None:
             self._expire_withheld(self._withheld)
             withheld = self._withheld.take(context)
             if withheld is not None:
                 return withheld
-        return None if self._first() is None else self._take()
+        first = self._first()
+        if first is None or (0 <= max_bytes < len(first.message.body)):
+            return None
+        return self._take()
+
+    def take_page(self, max_count: i64, max_bytes: i64) -> Page | None:
+        """Acquire the next entries as a page; None where they are not packed, or are more than that."""
+        page = None if self._withheld is not None else self.store.take_page(max_count, max_bytes)
+        if page is not None:
+            self.left_packed(page.body_bytes)
+        return page
+
+    def left_packed(self, body_bytes: i64) -> None:
+        """Entries with so many bytes in their bodies are not ready any more, and were in a page."""
+        self._bytes -= body_bytes
+        if self._is_awaited:
+            self._tell_room()
 
     def _expire_withheld(self, withheld: Withheld) -> None:
         """What waits for other consumers lives no longer for that."""
@@ -609,7 +581,7 @@ class EntryQueue(Queue, Recoverable):
         self._handed_back(entry)
         super().sent(entry)
 
-    def _handed_out(self, entry: Entry) -> None:
+    def handed_out(self, entry: Entry) -> None:
         """An entry is in a client's hands."""
         self.unacked += 1
         self.unacked_bytes += len(entry.message.body)
@@ -625,179 +597,30 @@ class EntryQueue(Queue, Recoverable):
         """Whether the journal keeps what is persistent here."""
         return self._survives
 
-    def check_leasable(self) -> None:
-        """Raises PreconditionFailed for a queue that gives no batches, AccessRefused where it is somebody else's."""
-        where = f"queue '{self.name}' in vhost '{self.vhost}'"
-        if not self._survives:
-            raise PreconditionFailed(
-                f"{where} does not survive a restart, and a batch of it could not be read again: lease from a durable "
-                "queue"
-            )
-        if self._groups is not None:
-            raise PreconditionFailed(
-                f"{where} gives out one message of a group at a time (x-group-header): it cannot be leased"
-            )
-        if self.settings.single_active:
-            raise PreconditionFailed(
-                f"{where} is for one active consumer (x-single-active-consumer): it cannot be leased"
-            )
-        if self.consumers and self.consumers[0].exclusive:
-            raise AccessRefused(f"{where} in exclusive use")
-
-    def acquire(self, pages: Pages, max_messages: i64, max_bytes: i64) -> Acquired:
-        """Take from the head what is ready, packed: so many messages and bytes of bodies at most, but one at least.
-
-        Raises InternalError where nothing could be read.
-        """
-        self.used()
-        acquired = Acquired(pages)
-        if self.settings.paused:
-            return acquired
-        self._serve_consumers()
-        if self._expiry is not None:
-            self._expiry.on_due(self.tick.now_ms)
-        try:
-            while acquired.count < max_messages and acquired.body_bytes < max_bytes:
-                room = max_bytes - acquired.body_bytes
-                page = (
-                    None if self._withheld is not None else self._store.take_page(max_messages - acquired.count, room)
-                )
-                if page is not None:
-                    self._left_packed(page)
-                    acquired.add_page(page)
-                    continue
-                entry = self._take_within(room, acquired.count == 0)
-                if entry is None:
-                    break
-                acquired.add(entry)
-        except InternalError:
-            if acquired.count == 0:
-                raise
-        acquired.end()
-        self.delivered += acquired.count
-        self.unacked += acquired.count
-        self.unacked_bytes += acquired.body_bytes
-        return acquired
-
-    def _take_within(self, room: i64, is_first: bool) -> Entry | None:
-        """The next entry, if its body is not larger; the first one in any case."""
-        if self._withheld is not None:
-            self._expire_withheld(self._withheld)
-            withheld = self._withheld.take(None)
-            if withheld is not None:
-                return withheld
-        first = self._first()
-        if first is None or (not is_first and len(first.message.body) > room):
-            return None
-        return self._take()
-
-    def _left_packed(self, page: Page) -> None:
-        """What `_left` does, for all of a page."""
-        self._bytes -= page.body_bytes
-        if self._is_awaited:
-            self._tell_room()
-
-    def places_of(self, pages: Pages, page: Page) -> PlacesOfPage | None:
-        """Where the journal has a page that is to be settled. Raises StorageError where that is unreadable.
-
-        None where the journal does not have it, or the queue has to look at each message.
-        """
-        is_plain = self.dedup is None and not self._is_keyed
-        return pages.places(page) if is_plain and self._survives else None
-
-    def settle_page(self, pages: Pages, page: Page, places: PlacesOfPage | None) -> None:
-        """All of a page that was acquired has left the queue for good; `places` by `places_of`. Raises StorageError."""
-        if places is not None:
-            self._journal.settle_runs(self.id, places.seqs, places.slots)
-            self._unkept_left_with(page)
-        elif self.dedup is not None or self._is_keyed:
-            for entry in pages.read(page):
-                self.drop(entry)
-        self.acked += page.count
-        self.unacked -= page.count
-        self.unacked_bytes -= page.body_bytes
-        pages.drop(page)
-
-    def _unkept_left_with(self, page: Page) -> None:
+    def page_left(self, page: Page) -> None:
+        """All entries of a page have left the queue for good, and the journal knows it."""
         if self._survives:
             self._unkept -= page.unkept
             self._unkept_bytes -= page.unkept_bytes
 
-    def abandon_page(self, pages: Pages, page: Page) -> None:
-        """The same where the queue itself is gone."""
-        try:
-            self.settle_page(pages, page, self.places_of(pages, page))
-        except StorageError:
-            # Of a queue that is gone nothing comes back after a restart, whatever the journal has.
-            pages.drop(page)
-
-    # -- looking ------------------------------------------------------------------------------------------------
-
-    @property
-    def next_position(self) -> i64:
-        """Behind all that is here."""
-        return self._seq
-
-    def look(self, part: i64, after: i64) -> Look | None:
-        """What is ready behind a position of a part, a block of it at most; from part 0, position -1 on.
-
-        None where that is all. Raises InternalError where what comes next cannot be read.
-        """
-        parts = self._store.parts()
-        if part == 0:
-            loose = [entry for entry in self._store.loose() if entry.position > after]
-            if loose:
-                return Look(0, nsmallest(BLOCK_ENTRIES, loose, key=_position), None, None, [])
-            part = 1
-            after = -1
-        while part <= len(parts):
-            # The highest priority first, as they are delivered.
-            fifo = parts[len(parts) - part]
-            entries, page, paged = fifo.look(after)
-            if entries:
-                return Look(part, entries, fifo, page, paged)
-            part += 1
-            after = -1
-        return None
-
-    def disconnect(self, look: Look, leaving: list[Entry]) -> None:
-        """These of what was just looked at leave the queue for good: they are somewhere else, or nobody's."""
-        page, fifo = look.page, look.fifo
-        if page is None or fifo is None:
-            for entry in leaving:
-                self._remove(entry)
-                self.drop(entry)
-            return
-        if not leaving:
-            return
-        gone = {int(entry.seq) for entry in leaving}
-        kept = [entry for entry in look.paged if int(entry.seq) not in gone]
-        fifo.left_of(page, kept)
-        self._left_page(fifo, len(leaving))
-        for entry in leaving:
-            self._bytes -= len(entry.message.body)
-            self.drop(entry)
-        if self._is_awaited:
-            self._tell_room()
-
     def _first(self) -> Entry | None:
         """What is to be delivered next. What comes out of a page may have expired in there."""
-        first = self._store.peek()
+        first = self.store.peek()
         while first is not None and first.expires_ms != 0 and first.expires_ms < self.tick.now_ms:
             self._expired(first)
-            first = self._store.peek()
+            first = self.store.peek()
         return first
 
     def _take(self) -> Entry:
-        entry = self._store.take()
+        entry = self.store.take()
         self._bytes -= len(entry.message.body)
         if not self._is_plain_out:
             self._left(entry)
         return entry
 
-    def _remove(self, entry: Entry) -> None:
+    def remove(self, entry: Entry) -> None:
         """Take an entry out from wherever it stands."""
-        self._store.remove(entry)
+        self.store.remove(entry)
         self._bytes -= len(entry.message.body)
         if not self._is_plain_out:
             self._left(entry)
@@ -828,7 +651,7 @@ class EntryQueue(Queue, Recoverable):
         if entry.segment != 0:
             if self.dedup is not None:
                 self.dedup.keep(entry.message)
-            self._journal.settle(self.id, entry)
+            self.journal.settle(self.id, entry)
         elif self._survives and entry.seq >= 0:
             self._unkept_left(entry)
 
@@ -843,7 +666,7 @@ class EntryQueue(Queue, Recoverable):
         """An entry is in no consumer's hands any more, and will not come back."""
         self._let_go_of_group(entry)
         if self._values is not None:
-            self._settle_replaced()
+            self.settle_replaced()
             self._values.gone(entry)
         if self._exclusions is not None:
             self._exclusions.left(entry)
@@ -897,7 +720,7 @@ class EntryQueue(Queue, Recoverable):
         """These came back after so many failures each; returns those that are to be tried again at once."""
         limit = self.settings.delivery_limit
         # What is behind a paused one in its group would overtake it.
-        pauses = pauses and self._groups is None
+        pauses = pauses and self.groups is None
         back: list[Entry] = []
         for entry in entries:
             self._handed_back(entry)
@@ -912,21 +735,21 @@ class EntryQueue(Queue, Recoverable):
                     self._give_up(entry, DELIVERY_LIMIT)
                     continue
                 if limit >= 0 or pauses:
-                    self._journal.returned(self.id, entry)
+                    self.journal.returned(self.id, entry)
             if pauses:
-                self._pause(entry)
+                self.pause_entry(entry)
             else:
                 back.append(entry)
         return back
 
-    def _pause(self, entry: Entry) -> None:
+    def pause_entry(self, entry: Entry) -> None:
         until_ms = self.tick.now_ms + pause_ms(self.settings, max(i64(entry.returns), 1))
         # Its time to live goes on meanwhile, and ends the pause.
         self._hold(entry, until_ms if entry.expires_ms == 0 else min(until_ms, entry.expires_ms))
 
     def _make_way(self, count: i64, size: i64) -> None:
         """So many come, by nobody's publishing: what consumers would have by now, had the tick been shorter, goes."""
-        if self.is_guarded and self._is_over(count, size) and self._store.count > 0:
+        if self.is_guarded and self._is_over(count, size) and self.store.count > 0:
             self._catch_up()
 
     def _catch_up(self) -> bool:
@@ -951,9 +774,9 @@ class EntryQueue(Queue, Recoverable):
             self._bytes += len(entry.message.body)
             if entry.expires_ms != 0:
                 self._expire_later(entry)
-        self._store.give_back(entries)
+        self.store.give_back(entries)
         if self.is_guarded:
-            self._trim()
+            self.trim()
 
     def _living(self, entries: list[Entry]) -> list[Entry]:
         """Those of acquired entries that have time to live left; the others are dead letters."""
@@ -975,7 +798,7 @@ class EntryQueue(Queue, Recoverable):
 
     def withhold(self, entries: list[Entry], context: object) -> None:
         # What is behind them in their groups would overtake them.
-        if self.gone or self._groups is not None:
+        if self.gone or self.groups is not None:
             self.requeue(entries)
             return
         self._withhold(self._returned(entries, self.settings.pauses_failed, 1), (context,))
@@ -988,7 +811,7 @@ class EntryQueue(Queue, Recoverable):
 
     def bar(self, entry: Entry, context: object) -> None:
         # In a group, what is behind it would overtake it.
-        if self._groups is not None:
+        if self.groups is not None:
             return
         if self._exclusions is None:
             self._exclusions = Exclusions()
@@ -1013,7 +836,7 @@ class EntryQueue(Queue, Recoverable):
 
     def rewrite(self, entry: Entry, message: Message) -> None:
         if entry.segment != 0:
-            self._journal.replace(self.id, entry, message)
+            self.journal.replace(self.id, entry, message)
         entry.message = message
 
     def release(self, context: object) -> None:
@@ -1029,11 +852,11 @@ class EntryQueue(Queue, Recoverable):
         if self._expiry is not None:
             self._expiry.on_due(self.tick.now_ms)
         entries = self._take_withheld()
-        count = len(entries) + self._store.count
+        count = len(entries) + self.store.count
         WORK.spent += count
         for entry in entries:
             self._give_up(entry, DELETED)
-        while self._store.count > 0:
+        while self.store.count > 0:
             self._give_up(self._take(), DELETED)
         return count
 
@@ -1049,14 +872,14 @@ class EntryQueue(Queue, Recoverable):
             self.drop(entry)
         if self.dedup is None and not self._is_keyed:
             # Nobody has to be told of each.
-            self._store.drop_pages(self._drop_page)
+            self.store.drop_pages(self._drop_page)
         # Page by page it takes less, and the rest one by one.
-        WORK.spent += self._store.count
+        WORK.spent += self.store.count
         while True:
-            first = self._store.drop_candidate()
+            first = self.store.drop_candidate()
             if first is None:
                 break
-            self._remove(first)
+            self.remove(first)
             self.drop(first)
         if self._delays is not None:
             for entry in self._delays.take_all():
@@ -1069,8 +892,8 @@ class EntryQueue(Queue, Recoverable):
             if self._survives:
                 try:
                     places = self._paging.places(page)
-                    self._journal.settle_runs(self.id, places.seqs, places.slots)
-                    self._unkept_left_with(page)
+                    self.journal.settle_runs(self.id, places.seqs, places.slots)
+                    self.page_left(page)
                 except InternalError:
                     # Of a queue that is gone nothing comes back after a restart, whatever the journal has.
                     if not self.gone:
@@ -1080,7 +903,7 @@ class EntryQueue(Queue, Recoverable):
 
     def discard(self) -> None:
         self.purge()
-        self._settle_replaced()
+        self.settle_replaced()
         if self._expiry is not None:
             self._expiry.forget()
         if self._paging is not None:
@@ -1105,7 +928,3 @@ class EntryQueue(Queue, Recoverable):
         if self._paging is not None and self._values is None:
             self._paging.is_on = True
         self._set_plain()
-
-
-def _position(entry: Entry) -> int:
-    return int(entry.position)

@@ -319,9 +319,9 @@ class Fifo(Ready):
     def parts(self) -> "list[Fifo]":
         return [self]
 
-    # -- looking ------------------------------------------------------------------------------------------------
+    # -- peeking ------------------------------------------------------------------------------------------------
 
-    def look(self, after: i64) -> tuple[list[Entry], Page | None, list[Entry]]:
+    def peek_behind(self, after: i64) -> tuple[list[Entry], Page | None, list[Entry]]:
         """The next entries behind a position, a block of them at most, the page that they are in, and all of that.
 
         There are none where nothing is behind it. Raises InternalError where a page cannot be read.

@@ -6,15 +6,15 @@ from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
-from flintmq.broker.queue.peek import Look
+from flintmq.broker.queue.peek import Peek, remove_peeked
 from flintmq.broker.queue.publishing import TURNED_AWAY, put
 
 # What is put where in place of an entry; None where the entry stays.
 Plan = Callable[[Entry], tuple[Message, list[Queue]] | None]
 
 
-def move(queue: EntryQueue, look: Look, plan: Plan, journal: Journal) -> tuple[int, int]:
-    """Move what is planned of what was just looked at, as one group of the journal.
+def move(queue: EntryQueue, peeked: Peek, plan: Plan, journal: Journal) -> tuple[int, int]:
+    """Move what is planned of the last peek, as one group of the journal.
 
     Returns how many left the queue, and how many stayed because a queue they were to go to has no room.
     """
@@ -22,7 +22,7 @@ def move(queue: EntryQueue, look: Look, plan: Plan, journal: Journal) -> tuple[i
     refused = 0
     journal.begin_group()
     try:
-        for entry in look.entries:
+        for entry in peeked.entries:
             planned = plan(entry)
             if planned is None:
                 continue
@@ -36,6 +36,6 @@ def move(queue: EntryQueue, look: Look, plan: Plan, journal: Journal) -> tuple[i
             else:
                 refused += 1
     finally:
-        queue.disconnect(look, leaving)
+        remove_peeked(queue, peeked, leaving)
         journal.end_group()
     return len(leaving), refused

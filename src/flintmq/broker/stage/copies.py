@@ -15,9 +15,11 @@ from flintmq.base.limits import STAGE_RUN_MAX, STAGE_RUN_MIN
 from flintmq.broker.delayed.queue import DelayedQueue
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import Page
-from flintmq.broker.queue.base import Queue, SequenceReservation
+from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.publishing import ROUTED, STORED, UNROUTED
+from flintmq.broker.queue.reservation import reserve
+from flintmq.broker.queue.sequence_owners import SequenceReservation
 from flintmq.broker.tap import Client
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ class QueuePart(SequenceReservation):
         self._run = min(run * 2, STAGE_RUN_MAX)
         store = self.store
         stage = self.attempt.stage
-        self._next = stage.copies.reserve(run) if store is None else store.reserve(run)
+        self._next = stage.copies.reserve(run) if store is None else reserve(store, run)
         self._end = self._next + run
         if self._is_durable:
             stage.note_run(self.attempt, self.queue, self._next, run)
@@ -174,7 +176,7 @@ class QueuePart(SequenceReservation):
         if self.store is None:
             self.attempt.stage.copies.reserved(first, count, self)
         else:
-            self.store.reserved(first, count, self)
+            self.store.sequence_owners.reserve(first, count, self)
 
     def found(self, entry: Entry) -> None:
         if len(self._loose) >= _PAGE_ENTRIES or self._loose_bytes >= _PAGE_BYTES:

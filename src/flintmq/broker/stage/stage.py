@@ -27,8 +27,10 @@ from flintmq.base.limits import STAGE_ATTEMPTS_MAX, STAGE_OWNERS_MAX
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.notes import Notes
 from flintmq.broker.ports import Journal, StageRecord
-from flintmq.broker.queue.base import Queue, Recoverable, SequenceReservation
+from flintmq.broker.queue.base import Queue, Recoverable
+from flintmq.broker.queue.reservation import put_reserved
 from flintmq.broker.queue.runs import Runs
+from flintmq.broker.queue.sequence_owners import SequenceReservation
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.stage.copies import Attempt, Commit, Key, QueuePart
 from flintmq.broker.stage.deferred_append import AppendNotes, DeferredAppend
@@ -389,7 +391,7 @@ class Stage(Recoverable, SteppedWork):
         # The messages are collected before the queue gets the entries, because a queue may release what is in them.
         messages: list[Message] = [] if tap is None else [entry.message for entry in entries]
         if part.store is not None:
-            part.store.put_reserved(entries)
+            put_reserved(part.store, entries)
         elif not entries:
             # The restart found that the stream has all of them.
             pass

@@ -17,10 +17,11 @@ from flintmq.broker.counters.partial_messages import PartialMessageHolder
 from flintmq.broker.message import Entry
 from flintmq.broker.notes import Notes
 from flintmq.broker.ports import Page, PlacesOfPage, TerminusRecord, places_of
-from flintmq.broker.queue.base import EntryHolder, Queue, Recoverable
+from flintmq.broker.queue.base import Queue, Recoverable
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.seen import Seen
 from flintmq.broker.queue.seen import decoded as decoded_seen
+from flintmq.broker.queue.sequence_owners import EntryHolder
 from flintmq.broker.queue.settlement import Outcome
 from flintmq.broker.timers import Timed
 
@@ -423,7 +424,7 @@ class SourceTerminus(Terminus, EntryHolder):
         found[number] = held
         self.unsettled[tag] = held
         if older is None and isinstance(queue, EntryQueue):
-            queue.claim(number, 1, self)
+            queue.sequence_owners.claim(number, 1, self)
 
     def _restore_seen(self, entry: Entry) -> None:
         """Restore the latest note of sent entries. An older one is there if the record that dropped it was damaged."""

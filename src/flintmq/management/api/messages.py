@@ -9,6 +9,7 @@ from starlette.responses import Response
 from flintmq.broker.access.permission import READ, WRITE
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.peek import peek
 from flintmq.broker.queue.transfer import Plan
 from flintmq.broker.vhost import VHost
 from flintmq.management.api.queues import queue_of
@@ -171,8 +172,8 @@ def _dead_letter_queues(vhost: VHost) -> set[Queue]:
 
 def _dead_letter_facts(queue: Queue) -> dict[str, object]:
     causes: Counter[tuple[str, str]] = Counter()
-    look = queue.look(0, -1) if isinstance(queue, EntryQueue) else None
-    examined = look.entries[:_CAUSES_OF_MESSAGES] if look is not None else []
+    peeked = peek(queue, 0, -1) if isinstance(queue, EntryQueue) else None
+    examined = peeked.entries[:_CAUSES_OF_MESSAGES] if peeked is not None else []
     for entry in examined:
         death = last_death(entry.message)
         if death is not None:

@@ -7,6 +7,7 @@ from typing import Any, Final, final
 from flintmq.broker.message import Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.peek import peek
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.management.errors import BadRequest
 from flintmq.management.messages.representation import in_091, payload_in_slices, properties_shown
@@ -66,9 +67,9 @@ def _walk(queue: Queue, place: PagePosition) -> Iterator[BrowsedMessage]:
         yield from _walk_stream(queue, place)
     elif isinstance(queue, EntryQueue):
         part, after = place
-        while (look := queue.look(part, after)) is not None:
-            part = int(look.part)
-            for entry in look.entries:
+        while (peeked := peek(queue, part, after)) is not None:
+            part = int(peeked.part)
+            for entry in peeked.entries:
                 # The entry may change between two slices; it is shown as it was when it was read.
                 after = int(entry.position)
                 yield BrowsedMessage((part, after), after, entry.message, entry.redelivered, int(entry.returns))

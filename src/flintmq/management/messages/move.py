@@ -7,6 +7,7 @@ from typing import Final, final
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.peek import peek
 from flintmq.broker.queue.transfer import Plan, move
 from flintmq.management.errors import BadRequest
 from flintmq.management.messages.browse import EXAMINED_MAX_BYTES, EXAMINED_MAX_MESSAGES
@@ -81,7 +82,7 @@ async def move_chosen(
     Only messages that are on the queue at the start are examined, so a message that returns, or is moved in a circle,
     is not moved again. The move ends early when an alarm goes on. Raises BadRequest for an invalid token.
     """
-    part, after, end = _place_of(token) if token else (0, -1, int(queue.next_position))
+    part, after, end = _place_of(token) if token else (0, -1, int(queue.next_seq))
     last = end
     if selection.positions is not None:
         most = min(most, len(selection.positions))
@@ -96,16 +97,16 @@ async def move_chosen(
             moved.next = f"{part}.{after}.{end}"
             return moved
         node.now_ms()
-        look = queue.look(part, after)
-        if look is None:
+        peeked = peek(queue, part, after)
+        if peeked is None:
             return moved
-        part = int(look.part)
-        if look.entries[0].position >= last:
+        part = int(peeked.part)
+        if peeked.entries[0].position >= last:
             # Later entries of this part are behind the last position, too.
             part, after = part + 1, -1
             continue
-        step = _Step(selection, plan, most - chosen if look.page else min(_STEP_MESSAGES, most - chosen), last)
-        left, refused = move(queue, look, step.choose, node.broker.storage.journal)
+        step = _Step(selection, plan, most - chosen if peeked.page else min(_STEP_MESSAGES, most - chosen), last)
+        left, refused = move(queue, peeked, step.choose, node.broker.storage.journal)
         chosen += step.asked
         looked += step.looked
         looked_bytes += step.looked_bytes

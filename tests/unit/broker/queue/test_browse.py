@@ -276,9 +276,9 @@ def test_a_browser_sees_what_was_ready_when_it_came(returns: bool, taken: int) -
         if chance.random() < 0.3:
             fill(queue, journal, "new")
             for _, entries in to_see:
-                entries.append(queue._store.entries()[-1])
+                entries.append(queue.store.entries()[-1])
         browser = Taker(credit=chance.choice([0, 10, 5000]))
-        to_see.append((browser, queue._store.entries()))
+        to_see.append((browser, queue.store.entries()))
         view.subscribe(browser, {})
         if not returns and chance.random() < 0.1:
             view.dispatch()
@@ -286,7 +286,7 @@ def test_a_browser_sees_what_was_ready_when_it_came(returns: bool, taken: int) -
         browser.credit = 10_000
     while view.dispatch():
         pass
-    ready = {entry.seq for entry in queue._store.entries()}
+    ready = {entry.seq for entry in queue.store.entries()}
     for browser, entries in to_see:
         seen = [entry.seq for entry in browser.taken if entry.seq in ready]
         expected = [entry.seq for entry in entries if entry.seq in ready]

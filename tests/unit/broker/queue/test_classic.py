@@ -18,7 +18,7 @@ def fill(queue: ClassicQueue, count: int, persistent: bool = False) -> None:
         each = message(str(number), persistent)
         entry = queue.enqueue(each)
         if entry is not None:
-            queue._journal.append(each, [queue.id], [entry])
+            queue.journal.append(each, [queue.id], [entry])
 
 
 def numbers(upto: int, start: int = 0) -> list[str]:

@@ -10,6 +10,7 @@ from flintmq.broker.ports import PolicyRecord
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.dedup import Dedup
 from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, put
+from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp091.properties import Properties, encode_properties
@@ -60,8 +61,8 @@ def restarted(queue: ClassicQueue, journal: MemoryJournal, now_ms: int = 0) -> C
         note = Message(Address("", ""), HeaderCodec(), b"message_id=live" if queue_id > 0 else b"", body, PERSISTENT, 0)
         entry = Entry(note, seq)
         entry.segment = 1
-        (again if queue_id > 0 else remembering(again)).restore(entry)
-    again.start_at(100)
+        (Recovery(again) if queue_id > 0 else remembering(again)).restore(entry)
+    Recovery(again).start_at(100)
     remembering(again).start_at(100)
     return again
 
@@ -187,9 +188,9 @@ def test_restart_forgets_the_longest_known() -> None:
         dedup.restore(stored(journal.kept[-1, seq], b"", seq, 102 + seq))
     for seq in (0, 1):
         journal.kept[1, seq] = b"m"
-        queue.restore(stored(b"m", f"message_id={seq}".encode(), seq, 100 + seq))
+        Recovery(queue).restore(stored(b"m", f"message_id={seq}".encode(), seq, 100 + seq))
     dedup.start_at(10)
-    queue.start_at(10)
+    Recovery(queue).start_at(10)
     assert notes(journal) == [b"0 m2", b"0 m3"]
     assert not publish(queue, journal, "message_id=2")
     assert not publish(queue, journal, "message_id=3")

@@ -15,7 +15,7 @@ def make() -> tuple[ClassicQueue, MemoryJournal]:
 
 
 def publish(queue: ClassicQueue, headers: str, body: str = "m") -> int:
-    return put([queue], message(body, True, headers), queue._journal)
+    return put([queue], message(body, True, headers), queue.journal)
 
 
 def pass_time(queue: ClassicQueue, now_ms: int) -> None:
@@ -86,14 +86,14 @@ def test_cancels_reach_every_queue_of_a_fan_out() -> None:
     first, _ = make()
     second, _ = make()
     queues = [first, second]
-    put(list(queues), message("m", False, "delay=50;message_id=a"), first._journal)
-    assert put(list(queues), message("", False, "cancel=a"), first._journal) == STORED
+    put(list(queues), message("m", False, "delay=50;message_id=a"), first.journal)
+    assert put(list(queues), message("", False, "cancel=a"), first.journal) == STORED
     assert [queue.held_count for queue in queues] == [0, 0]
     for queue in queues:
-        assert put([queue], message("m", False, "delay=50;message_id=b"), first._journal) == ROUTED
-        assert put(list(queues), message("", False, "cancel=b"), first._journal) == STORED
+        assert put([queue], message("m", False, "delay=50;message_id=b"), first.journal) == ROUTED
+        assert put(list(queues), message("", False, "cancel=b"), first.journal) == STORED
         assert queue.held_count == 0
-    assert put(list(queues), message("", False, "cancel=b"), first._journal) == TURNED_AWAY
+    assert put(list(queues), message("", False, "cancel=b"), first.journal) == TURNED_AWAY
 
 
 def test_what_is_cancelled_is_let_go() -> None:

@@ -128,5 +128,5 @@ def test_hundred_thousand_groups() -> None:
             taker.credit = 1000
             taker.taken = []
     assert delivered == 200_000
-    assert queue._groups is not None
-    assert len(queue._groups) == 0
+    assert queue.groups is not None
+    assert len(queue.groups) == 0

@@ -5,6 +5,7 @@ import pytest
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ready import Fifo
+from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
 from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due
 
@@ -27,7 +28,7 @@ def put(queue: ClassicQueue, journal: MemoryJournal, *bodies: str) -> None:
 
 
 def ready(queue: ClassicQueue) -> list[str]:
-    return [entry.message.body.decode() for entry in queue._store.entries()]
+    return [entry.message.body.decode() for entry in queue.store.entries()]
 
 
 def test_newer_message_replaces_the_one_with_its_key() -> None:
@@ -65,11 +66,11 @@ def test_restart_finds_the_newest() -> None:
     put(queue, journal, "a2", "a3")
     assert held is not None
     again = ClassicQueue(1, "/", "q", "classic", True, False, None, queue.arguments, Tick(), journal)
-    entries = [held, *queue._store.entries()]
+    entries = [held, *queue.store.entries()]
     for entry in sorted(entries, key=lambda each: each.seq):
         entry.state = 0
-        again.restore(entry)
-    again.start_at(10)
+        Recovery(again).restore(entry)
+    Recovery(again).start_at(10)
     assert ready(again) == ["b1", "a3"]
 
 
@@ -92,7 +93,7 @@ def found(queue: ClassicQueue, journal: MemoryJournal, body: str, seq: int, retu
     entry.segment = 1
     entry.returns = returns
     journal.kept[queue.id, seq] = entry.message.body
-    queue.restore(entry)
+    Recovery(queue).restore(entry)
 
 
 @pytest.mark.parametrize("returns", [(1, 0), (1, 1), (0, 1)])
@@ -101,7 +102,7 @@ def test_restart_does_not_bring_back_an_older_value_that_pauses(returns: tuple[i
     queue, journal = make(**{"x-delayed-retry-type": "all", "x-delayed-retry-min": 100})
     for seq, count in enumerate(returns):
         found(queue, journal, f"a{seq}", seq, count)
-    queue.start_at(10)
+    Recovery(queue).start_at(10)
     queue.tick.now_ms = 1000
     run_due(queue.tick, 1000)
     assert ready(queue) == ["a1"]
@@ -156,7 +157,7 @@ def test_endless_updates_are_bounded() -> None:
         put(queue, journal, f"{chr(97 + number % 10)}{number}")
     assert queue.message_count == 10
     assert len(journal.kept) <= 11
-    store = queue._store
+    store = queue.store
     assert isinstance(store, Fifo)
     assert len(store._front) + len(store._back) + sum(len(block) for block in store._middle) < 5_000
     assert queue.purge() == 10

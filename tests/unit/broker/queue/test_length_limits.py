@@ -8,6 +8,7 @@ from flintmq.base.errors import AccessRefused
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
+from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
 from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due
 
@@ -41,7 +42,7 @@ def at_once(queue: "Queue", body: str, headers: str = "") -> int:
 
 
 def ready(queue: ClassicQueue) -> list[str]:
-    return [entry.message.body.decode() for entry in queue._store.entries()]
+    return [entry.message.body.decode() for entry in queue.store.entries()]
 
 
 def take(queue: ClassicQueue) -> Entry:
@@ -137,8 +138,8 @@ def test_a_restart_makes_the_oldest_go() -> None:
     """What consumers had is ready again, so there may be more than the limit."""
     queue = make(max_length=2)
     for seq, body in enumerate("abc"):
-        queue.restore(Entry(message(body), seq))
-    queue.start_at(3)
+        Recovery(queue).restore(Entry(message(body), seq))
+    Recovery(queue).start_at(3)
     assert ready(queue) == ["b", "c"]
 
 

@@ -44,7 +44,7 @@ def test_each_entry_goes_to_whom_it_suits() -> None:
     queue.dispatch()
     assert (red.bodies, blue.bodies) == (["red1", "red2"], ["blue1", "blue2"])
     assert queue.message_count == 2
-    assert [entry.message.body for entry in queue._store.entries()] == [b"green1", b"green2"]
+    assert [entry.message.body for entry in queue.store.entries()] == [b"green1", b"green2"]
 
 
 def test_no_entry_is_asked_about_twice() -> None:
@@ -172,7 +172,7 @@ def test_expiry_and_limits_find_entries_wherever_they_stand() -> None:
         each = message(body)
         queue.admit(each)
         queue.enqueue(each)
-    assert [entry.message.body for entry in queue._store.entries()] == [b"x3", b"x4", b"x5"]
+    assert [entry.message.body for entry in queue.store.entries()] == [b"x3", b"x4", b"x5"]
     queue.tick.now_ms = 11
     run_due(queue.tick, 11)
     assert queue.message_count == 3

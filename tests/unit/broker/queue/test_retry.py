@@ -5,6 +5,7 @@ import pytest
 from flintmq.broker.message import Entry, Table
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publishing import put
+from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.settings import QueueSettings
 from flintmq.broker.tick import DELIVERY_LIMIT, EXPIRED, Tick
@@ -125,7 +126,7 @@ def test_pauses_survive() -> None:
     found = Entry(entry.message, 0)
     found.returns = 2
     again, _ = make(delayed_retry_type="all", delayed_retry_min=100)
-    again.restore(found)
+    Recovery(again).restore(found)
     pass_time(again, 199)
     assert again.message_count == 0
     pass_time(again, 200)

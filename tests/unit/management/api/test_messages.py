@@ -5,6 +5,7 @@ import pytest
 from flintmq.broker.message import Address, Entry, Message
 from flintmq.broker.ports import Page, PermissionRecord
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.peek import peek
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.management.messages import move
 from flintmq.wire.amqp091.properties import Properties, encode_properties
@@ -45,7 +46,7 @@ def page_out(api: Api) -> None:
     """Pack all messages but the first and last ones, as if memory were low."""
     before = queue(api)
     before.page_out()
-    assert any(part.pages for part in before._store.parts())
+    assert any(part.pages for part in before.store.parts())
 
 
 def test_what_is_delayed_is_not_shown_before_it_is_due(api: Api) -> None:
@@ -145,9 +146,9 @@ def test_moving_some(api: Api, packed: bool) -> None:
 def entries(api: Api, name: str) -> list[Entry]:
     found: list[Entry] = []
     place = (0, -1)
-    while (look := queue(api, name).look(*place)) is not None:
-        found += look.entries
-        place = (int(look.part), int(look.entries[-1].position))
+    while (peeked := peek(queue(api, name), *place)) is not None:
+        found += peeked.entries
+        place = (int(peeked.part), int(peeked.entries[-1].position))
     return found
 
 

@@ -1,0 +1,102 @@
+"""What a lease does with its queue: it acquires entries packed, page by page, and settles them page by page."""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import AccessRefused, InternalError, PreconditionFailed, StorageError
+from flintmq.broker.ports import Page, Pages, PlacesOfPage
+from flintmq.broker.queue.acquired import Acquired
+from flintmq.broker.queue.entries import EntryQueue
+
+
+def check_leasable(queue: EntryQueue) -> None:
+    """Refuse a queue that cannot be leased.
+
+    Raises PreconditionFailed if the queue gives out no batches, AccessRefused if a consumer has it exclusively.
+    """
+    where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+    if not queue.survives:
+        raise PreconditionFailed(
+            f"{where} does not survive a restart, and a batch of it could not be read again: lease from a durable queue"
+        )
+    if queue.groups is not None:
+        raise PreconditionFailed(
+            f"{where} gives out one message of a group at a time (x-group-header): it cannot be leased"
+        )
+    if queue.settings.single_active:
+        raise PreconditionFailed(f"{where} is for one active consumer (x-single-active-consumer): it cannot be leased")
+    if queue.consumers and queue.consumers[0].exclusive:
+        raise AccessRefused(f"{where} in exclusive use")
+
+
+@final
+class LeaseAccess:
+    """Acquires and settles entries of `queue` as pages of `pages`."""
+
+    def __init__(self, queue: EntryQueue, pages: Pages) -> None:
+        self.queue = queue
+        self.pages = pages
+
+    def acquire(self, max_messages: i64, max_bytes: i64) -> Acquired:
+        """Take ready entries from the head of the queue, at least one if there is any.
+
+        `max_bytes` limits the sum of their bodies. Raises InternalError if not even the first can be read.
+        """
+        queue = self.queue
+        queue.used()
+        acquired = Acquired(self.pages)
+        if queue.settings.paused:
+            return acquired
+        queue.serve_consumers()
+        queue.expire_due()
+        try:
+            while acquired.count < max_messages and acquired.body_bytes < max_bytes:
+                room = max_bytes - acquired.body_bytes
+                page = queue.take_page(max_messages - acquired.count, room)
+                if page is not None:
+                    acquired.add_page(page)
+                    continue
+                entry = queue.take_next(None, room if acquired.count > 0 else -1)
+                if entry is None:
+                    break
+                acquired.add(entry)
+        except InternalError:
+            if acquired.count == 0:
+                raise
+        acquired.end()
+        queue.delivered += acquired.count
+        queue.unacked += acquired.count
+        queue.unacked_bytes += acquired.body_bytes
+        return acquired
+
+    def places_of(self, page: Page) -> PlacesOfPage | None:
+        """Where the journal has the entries of a page that is to be settled.
+
+        None if the journal does not have them, or the queue has to see each entry. Raises StorageError if the page
+        cannot be read.
+        """
+        queue = self.queue
+        return self.pages.places(page) if queue.settles_unseen and queue.survives else None
+
+    def settle_page(self, page: Page, places: PlacesOfPage | None) -> None:
+        """Settle all entries of an acquired page; `places` is what `places_of` returned. Raises StorageError."""
+        queue = self.queue
+        if places is not None:
+            queue.journal.settle_runs(queue.id, places.seqs, places.slots)
+            queue.page_left(page)
+        elif not queue.settles_unseen:
+            for entry in self.pages.read(page):
+                queue.drop(entry)
+        queue.acked += page.count
+        queue.unacked -= page.count
+        queue.unacked_bytes -= page.body_bytes
+        self.pages.drop(page)
+
+    def abandon_page(self, page: Page) -> None:
+        """Settle all entries of an acquired page of a queue that is deleted."""
+        try:
+            self.settle_page(page, self.places_of(page))
+        except StorageError:
+            # A restart brings back nothing of a deleted queue, whatever the journal still has.
+            self.pages.drop(page)

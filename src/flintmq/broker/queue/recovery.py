@@ -1,0 +1,55 @@
+"""A queue at start-up: what the journal kept of it comes back, entry by entry."""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from flintmq.broker.message import ACQUIRED, FOREVER, Entry
+from flintmq.broker.queue.base import Recoverable
+from flintmq.broker.queue.entries import EntryQueue
+
+
+@final
+class Recovery(Recoverable):
+    """Restores the entries of `queue`. Before the first one, notes have told its `sequence_owners`."""
+
+    def __init__(self, queue: EntryQueue) -> None:
+        self._queue = queue
+
+    def restore(self, entry: Entry) -> None:
+        queue = self._queue
+        # A claim counts before a reservation: what a commit has brought here may be in somebody's hands by now.
+        holder = queue.sequence_owners.holder_of(entry.seq)
+        if holder is None:
+            reservation = queue.sequence_owners.reservation_of(entry.seq)
+            if reservation is not None:
+                reservation.found(entry)
+                return
+        settings = queue.settings
+        if queue.dedup is not None:
+            queue.dedup.recall(entry.message, entry.message.timestamp_ms)
+        if queue.lifetime is not None:
+            queue.lifetime.came()
+        if holder is not None:
+            self._restore_outside(entry)
+            entry.state = ACQUIRED
+            queue.handed_out(entry)
+            holder.claimed(queue, entry)
+        elif entry.returns > 0 and queue.groups is None and (settings.pauses_failed or settings.pauses_returned):
+            # The journal does not say when it came back: its pause begins again.
+            self._restore_outside(entry)
+            queue.pause_entry(entry)
+        else:
+            queue.place(entry, entry.message.timestamp_ms)
+
+    def _restore_outside(self, entry: Entry) -> None:
+        """An entry that was ready before, is not now, and may come back."""
+        queue = self._queue
+        ttl_ms = queue.ttl_of(entry.message)
+        if ttl_ms != FOREVER:
+            entry.expires_ms = entry.message.timestamp_ms + ttl_ms
+        queue.replace_older(entry)
+        queue.rank(entry)
+
+    def start_at(self, seq: i64) -> None:
+        self._queue.start_at(max(seq, self._queue.sequence_owners.end))
