@@ -194,7 +194,7 @@ class Node:
         found = {}
         for name, queue in self.vhost.queues.items():
             if isinstance(queue, ClassicQueue):
-                entries = queue._contents()
+                entries = queue._keep_in_memory()
                 if queue._delays is not None:
                     entries = [*entries, *queue._delays.entries()]
                 leased = self._leased(queue)

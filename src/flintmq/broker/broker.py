@@ -32,6 +32,7 @@ from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.queue.stream import StreamQueue
+from flintmq.broker.queue.undelivered import note_undelivered
 from flintmq.broker.rules import check_rule
 from flintmq.broker.tick import Tick
 from flintmq.broker.timers import NEVER
@@ -357,7 +358,7 @@ class Broker:
         for vhost in self.vhosts.values():
             for queue in vhost.queues.values():
                 if isinstance(queue, EntryQueue):
-                    queue.note_undelivered()
+                    note_undelivered(queue)
 
     # -- start-up -----------------------------------------------------------------------------------------------
 

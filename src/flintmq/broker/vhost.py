@@ -21,6 +21,7 @@ from flintmq.broker.policy.change import PolicyChange
 from flintmq.broker.policy.policies import Policies
 from flintmq.broker.ports import BindingRecord, PolicyRecord, QueueRecord, Storage, VHostRecord
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.capacity import has_room
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.ids import QueueIds
@@ -178,7 +179,7 @@ class VHost:
         for queue, messages in coming.items():
             # A single message may go directly to a consumer. With several, they may share the consumer's credit.
             is_alone = len(coming) == 1 and len(messages) == 1
-            if not queue.has_room(messages) and not (is_alone and queue.takes_at_once(messages[0])):
+            if not has_room(queue, messages) and not (is_alone and queue.takes_at_once(messages[0])):
                 raise PreconditionFailed(f"queue '{queue.name}' in vhost '{self.name}' has no room for the transaction")
 
     # -- queues -------------------------------------------------------------------------------------------------

@@ -856,14 +856,14 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "3.5.12.delete-on-no-messages",
         "broker/queue/lifetime.py",
-        ("        if self._messages == 0:\n            self.look()"),
+        ("        if self._messages == 0:\n            self.check()"),
         "        pass",
     ),
     (
         "3.5.13.delete-on-no-links-or-messages",
         "broker/queue/lifetime.py",
-        "self.counts = policy == ON_NO_MESSAGES or policy == ON_NO_LINKS_OR_MESSAGES",
-        "self.counts = policy == ON_NO_MESSAGES",
+        "self._counts = policy == ON_NO_MESSAGES or policy == ON_NO_LINKS_OR_MESSAGES",
+        "self._counts = policy == ON_NO_MESSAGES",
     ),
     (
         "address.v2-queue",

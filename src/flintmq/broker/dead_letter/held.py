@@ -15,6 +15,7 @@ from flintmq.broker.exchange.registry import ExchangeRegistry
 from flintmq.broker.message import Message
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.publishing import put_where_taken
 from flintmq.broker.queue.settings import QueueSettings
 from flintmq.broker.tick import DeadLetter, Tick
@@ -87,7 +88,8 @@ class HeldDeadLetters(Timed):
             if waiting is None:
                 waiting = deque()
                 self._targets[target] = waiting
-                target.await_room()
+                if isinstance(target, EntryQueue):
+                    target.await_room()
             waiting.append(held)
         self._tick.timers.at(self._tick.now_ms + _CHECK_MS, self)
 
@@ -128,7 +130,8 @@ class HeldDeadLetters(Timed):
             if not waiting:
                 del self._targets[target]
             elif left > 0 and bytes_left > 0:
-                target.await_room()
+                if isinstance(target, EntryQueue):
+                    target.await_room()
             else:
                 roomy.append(target)
 

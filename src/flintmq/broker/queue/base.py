@@ -140,21 +140,6 @@ class Queue(Outflow):
         """ADMITTED, REFUSED, DISCARDED or DONE; what has to make room for the message is gone then."""
         return REFUSED if message.options.is_command else ADMITTED
 
-    def has_room(self, messages: list[Message]) -> bool:
-        """Whether all of these would be admitted, whoever waits for them."""
-        return True
-
-    def has_free_room(self, message: Message) -> bool:
-        """Whether nothing has to go for this one's sake, whatever the queue does when it is full."""
-        return True
-
-    def has_room_for(self, count: i64, size: i64) -> bool:
-        """The same for so many messages, with so many bytes in their bodies."""
-        return True
-
-    def await_room(self) -> None:
-        """The queue has refused a message, and adds itself to the tick's `roomy` queues once something has left it."""
-
     @abstractmethod
     def enqueue(self, message: Message) -> Entry | None:
         """Take a message; returns the entry the journal has to keep, if it has to keep one."""
@@ -329,7 +314,7 @@ class Queue(Outflow):
             # The next one in line may be the active one now.
             self.touch()
             if self.lifetime is not None:
-                self.lifetime.look()
+                self.lifetime.check()
 
     @property
     def consumer_count(self) -> int:

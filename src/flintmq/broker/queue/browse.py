@@ -15,6 +15,7 @@ from flintmq.base.work import WORK
 from flintmq.broker.message import ACQUIRED, READY, Entry, Message, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.features import COMING, LEAVING, Feature
 
 # Entries that left the queue are forgotten once there are more of them than this, and than others.
 _LEFT_ENTRIES_MAX: Final = 1024
@@ -74,7 +75,7 @@ class _Log:
 
 
 @final
-class View(Queue):
+class View(Queue, Feature):
     """`contents` tells what is ready on the queue; `ended` is called when the last browser has gone."""
 
     def __init__(self, queue: Queue, contents: Callable[[], list[Entry]], ended: Callable[[], None]) -> None:
@@ -90,14 +91,16 @@ class View(Queue):
         self._left: i64 = 0
         self._tidied: i64 = 0
 
-    def came(self, entry: Entry) -> None:
-        """An entry has become ready."""
+    def hears(self) -> int:
+        return COMING | LEAVING
+
+    def ready(self, entry: Entry) -> bool:
         for log in self._logs:
             log.add(entry)
         self.touch()
+        return True
 
-    def left(self) -> None:
-        """An entry is not ready any more."""
+    def left(self, entry: Entry) -> None:
         self._left += 1
         gone = self._left - self._tidied
         if gone > _LEFT_ENTRIES_MAX and gone * 2 > max([0, *[len(log.entries) for log in self._logs]]):

@@ -13,9 +13,9 @@ from flintmq.base.work import WORK
 from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.consumer import Consumer
-from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.entries import EntryQueue, starts_ms
+from flintmq.broker.queue.exclusions import Exclusions
 from flintmq.broker.queue.matching import Matching
-from flintmq.broker.queue.withheld import Withheld
 from flintmq.broker.tick import EXPIRED, Tick
 
 
@@ -36,8 +36,6 @@ class ClassicQueue(EntryQueue):
         ranks_all: bool = False,
     ) -> None:
         super().__init__(queue_id, vhost, name, kind, durable, auto_delete, owner, arguments, tick, journal, ranks_all)
-        # The store, while not every consumer is to have every entry.
-        self._matching: Matching | None = None
         self.configure(arguments)
 
     def configure(self, effective: Table) -> None:
@@ -136,11 +134,12 @@ class ClassicQueue(EntryQueue):
         """Not every consumer is to have every entry from now on."""
         matching = self._matching
         if matching is None:
-            matching = Matching(self.store, self._levels, self.groups)
+            matching = Matching(self.store, self._levels, self.groups, self.touch)
             # Those that are there take anything.
             matching.serve(self._served())
             self._matching = matching
             self.store = matching
+            self._arrange()
         return matching
 
     def _match_no_more(self, matching: Matching) -> None:
@@ -150,10 +149,7 @@ class ClassicQueue(EntryQueue):
             if store is not None:
                 self._matching = None
                 self.store = store
-
-    def _let_go_of_group(self, entry: Entry) -> None:
-        if self._matching is not None and self._matching.released(entry):
-            self.touch()
+                self._arrange()
 
     # -- dispatch -----------------------------------------------------------------------------------------------
 
@@ -174,9 +170,9 @@ class ClassicQueue(EntryQueue):
                 return False
         if not consumers or self.settings.paused:
             return False
-        if self._withheld is not None:
-            self._expire_withheld(self._withheld)
-            if self._offer_withheld(self._withheld):
+        if self._exclusions is not None and self._exclusions.waiting_count > 0:
+            self._expire_withheld(self._exclusions)
+            if self._offer_withheld(self._exclusions):
                 # What is behind them must not be before them.
                 return True
         if self._matching is not None:
@@ -208,40 +204,14 @@ class ClassicQueue(EntryQueue):
             burst -= 1
         return True
 
-    def _offer_withheld(self, withheld: Withheld) -> bool:
-        """Offer these to consumers that did not reject them; True when the next dispatch has to go on with that."""
+    def _offer_withheld(self, exclusions: Exclusions) -> bool:
+        """Offer what is withheld to consumers that may have it; True when the next dispatch has to go on with that."""
         takers = [consumer for consumer in self._served() if consumer.can_take()]
-        if not takers:
-            withheld.interrupt(takers)
-            return False
-        withheld.begin(takers)
-        others: dict[tuple[object, ...], list[Consumer]] = {}
-        entries = withheld.entries
-        at = min(withheld.offered, len(entries))
-        kept = entries[:at]
-        enough = WORK.spent + DISPATCH_BURST_MESSAGES
-        while at < len(entries) and WORK.spent < enough:
-            entry, rejecters = entries[at]
-            at += 1
-            if rejecters not in others:
-                others[rejecters] = [consumer for consumer in takers if consumer.context not in rejecters]
-            WORK.spent += 1 + len(others[rejecters]) // ASKED_CONSUMERS_PER_UNIT
-            for consumer in others[rejecters]:
-                if consumer.would_take(entry.message):
-                    self._hand_over(entry, consumer)
-                    break
-            else:
-                kept.append((entry, rejecters))
-        withheld.entries = kept + entries[at:]
-        if at < len(entries):
-            withheld.offered = len(kept)
-            withheld.interrupt(takers)
+        if exclusions.offer(takers, self._hand_over):
             return True
-        if withheld.end():
+        if takers and exclusions.is_missed:
             # In the next tick: what is behind them must not wait for consumers that come and go.
             self.touch()
-        if not withheld.entries:
-            self._withheld = None
         return False
 
     def _dispatch_matching(self, matching: Matching) -> bool:
@@ -269,9 +239,9 @@ class ClassicQueue(EntryQueue):
 
     def takes_at_once(self, message: Message) -> bool:
         WORK.spent += len(self.consumers) // ASKED_CONSUMERS_PER_UNIT
-        if self._catch_up() or self.settings.paused:
+        if self.catch_up() or self.settings.paused:
             return False
-        if self._starts_ms(message, self.tick.now_ms) > self.tick.now_ms:
+        if starts_ms(message, self.tick.now_ms) > self.tick.now_ms:
             return False
         if self._matching is not None:
             return self._matching.would_take(message)
@@ -294,7 +264,7 @@ class ClassicQueue(EntryQueue):
             self.handed_out(entry)
             return
         self.delivered_no_ack += 1
-        if entry.segment != 0 or self._is_keyed:
+        if entry.segment != 0 or not self.settles_unseen:
             self.drop(entry)
         elif self._survives:
             self._unkept_left(entry)

@@ -17,6 +17,7 @@ from flintmq.broker.fields import headers_of
 from flintmq.broker.message import PERSISTENT, Address, Entry, Message
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import Recoverable
+from flintmq.broker.queue.features import COMING, SETTLEMENT, Feature
 from flintmq.broker.queue.settings import QueueSettings
 from flintmq.broker.tick import Tick
 from flintmq.broker.timers import NEVER, Timed
@@ -44,7 +45,7 @@ class _Known:
 
 
 @final
-class Dedup(Timed, Recoverable):
+class Dedup(Timed, Recoverable, Feature):
     """What a queue remembers. In the journal its notes are those of a queue of their own, whose id is the negative one.
 
     With `durable`, persistent messages of the queue are stored.
@@ -77,6 +78,21 @@ class Dedup(Timed, Recoverable):
         self._tick.timers.cancel(self)
         self._forget_later()
 
+    # -- the life of an entry -----------------------------------------------------------------------------------
+
+    def hears(self) -> int:
+        return COMING | SETTLEMENT
+
+    def taken(self, entry: Entry, now_ms: i64) -> None:
+        self.remember(entry.message, now_ms)
+
+    def restored(self, entry: Entry, is_outside: bool) -> None:
+        self._recall(entry.message, entry.message.timestamp_ms)
+
+    def settled(self, entry: Entry) -> None:
+        if entry.segment != 0:
+            self._keep(entry.message)
+
     # -- messages -----------------------------------------------------------------------------------------------
 
     def is_duplicate(self, message: Message) -> bool:
@@ -97,11 +113,11 @@ class Dedup(Timed, Recoverable):
 
     def remember(self, message: Message, since_ms: i64) -> None:
         """The queue takes a message."""
-        self.recall(message, since_ms)
+        self._recall(message, since_ms)
         self._make_room()
         self._forget_later()
 
-    def recall(self, message: Message, since_ms: i64) -> None:
+    def _recall(self, message: Message, since_ms: i64) -> None:
         """The same at start-up, in whatever order: which is the oldest shows when all of them are back."""
         key = self._read(message)
         if not key:
@@ -121,7 +137,7 @@ class Dedup(Timed, Recoverable):
             self._drop_note(known)
         self._known.move_to_end(key)
 
-    def keep(self, message: Message) -> None:
+    def _keep(self, message: Message) -> None:
         """A stored message leaves the queue: keep a note of it, if it is the one to be remembered by."""
         known = self._known.get(self._read(message))
         if known is None or known.note is not None or known.stored != self._number:

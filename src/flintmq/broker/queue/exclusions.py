@@ -1,43 +1,216 @@
-"""Who must not get an entry again (amqp-1.0 §3.4.5 undeliverable-here), whoever has had it since.
+"""Exclusions: consumers that must not get an entry again (amqp-0-9-1 basic.reject.requeue, amqp-1.0 §3.4.5).
 
-A context is what consumers of one client have in common: a link, say. An entry is barred from it until the entry has
-left its queue, or the context has ended.
+A context is what consumers of one client have in common: a channel on which an entry was rejected, in the strict
+dialect, or a link by which an entry cannot be delivered. Some entries exclude contexts until they leave the queue,
+others until somebody else takes them; each exclusion ends with its context. A ready entry with exclusions waits here
+for a consumer of another context, while the queue goes on with what is behind it.
 """
 
+from bisect import insort
+from collections.abc import Callable
 from typing import Final, final
 
-from flintmq.broker.message import Entry
+from mypy_extensions import i64
 
-_NOBODY: Final[tuple[object, ...]] = ()
+from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, DISPATCH_BURST_MESSAGES
+from flintmq.base.work import WORK
+from flintmq.broker.message import Entry
+from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.features import SETTLEMENT, Feature
+
+# If fewer entries come than this part of those that wait, each is inserted, instead of sorting all of them.
+_SORT_DIVISOR: Final = 16
+
+_Waiting = tuple[Entry, tuple[object, ...]]
 
 
 @final
-class Exclusions:
-    def __init__(self) -> None:
-        # By the entries' numbers on the queue.
+class Exclusions(Feature):
+    """`changed` is called when there may be none left, or none of a kind."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        # The contexts that an entry excludes until it leaves the queue, by its number.
         self._contexts: dict[int, tuple[object, ...]] = {}
+        # Ready entries in order, each with the contexts that must not have it.
+        self._waiting: list[_Waiting] = []
+        # How many of these, from the first on, were offered by dispatches that had no time for the others.
+        self._offered = 0
+        # Consumers to whom all of these were offered: they could take something after each of those dispatches.
+        self._offered_to: dict[Consumer, None] = {}
+        # Whether some of these were not offered to a consumer that may have them, and can take something by now.
+        self._is_behind = False
 
-    def __len__(self) -> int:
-        return len(self._contexts)
+    def hears(self) -> int:
+        return SETTLEMENT if self._contexts else 0
 
-    def bar(self, entry: Entry, context: object) -> None:
-        known = self.contexts(entry)
+    @property
+    def is_empty(self) -> bool:
+        return not self._contexts and not self._waiting
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._waiting)
+
+    # -- contexts -----------------------------------------------------------------------------------------------
+
+    def exclude(self, entry: Entry, context: object) -> None:
+        """Until it leaves the queue, an entry is not for consumers of this context."""
+        is_first = not self._contexts
+        known = self._contexts.get(int(entry.seq), ())
         if context not in known:
             self._contexts[int(entry.seq)] = (*known, context)
+        if is_first:
+            self._changed()
 
-    def contexts(self, entry: Entry) -> tuple[object, ...]:
-        return self._contexts.get(int(entry.seq), _NOBODY)
+    def retired(self, entry: Entry) -> None:
+        if self._contexts.pop(int(entry.seq), None) is not None and not self._contexts:
+            self._changed()
 
-    def left(self, entry: Entry) -> None:
-        """An entry has left the queue."""
-        self._contexts.pop(int(entry.seq), None)
-
-    def release(self, context: object) -> None:
-        """A context has ended."""
+    def context_ended(self, context: object) -> list[Entry]:
+        """Forget a context; returns what waited because of this one alone."""
         for seq, contexts in list(self._contexts.items()):
             if context in contexts:
-                left = tuple([other for other in contexts if other is not context])
-                if left:
-                    self._contexts[seq] = left
+                others = _without(contexts, context)
+                if others:
+                    self._contexts[seq] = others
                 else:
                     del self._contexts[seq]
+        free: list[Entry] = []
+        kept: list[_Waiting] = []
+        for entry, contexts in self._waiting:
+            others = _without(contexts, context)
+            if others:
+                kept.append((entry, others))
+            else:
+                free.append(entry)
+        self._waiting = kept
+        # Others may have them now: all are offered again, from the first on.
+        self._offered = 0
+        self._changed()
+        return free
+
+    # -- entries that wait --------------------------------------------------------------------------------------
+
+    def keep_back(self, entries: list[Entry]) -> list[Entry]:
+        """Let entries wait that not every consumer may have; returns the others."""
+        free: list[Entry] = []
+        for entry in entries:
+            contexts = self._contexts.get(int(entry.seq))
+            if contexts is None:
+                free.append(entry)
+            else:
+                self.wait([entry], contexts)
+        return free
+
+    def wait(self, entries: list[Entry], contexts: tuple[object, ...]) -> None:
+        """Entries wait for a consumer of any other context."""
+        if self._offered > 0:
+            end = self._waiting[self._offered - 1][0].position
+            for entry in entries:
+                if entry.position < end:
+                    # It comes to stand among those that were offered.
+                    self._is_behind = True
+        if len(entries) * _SORT_DIVISOR < len(self._waiting):
+            for entry in entries:
+                insort(self._waiting, (entry, contexts), key=_position)
+        else:
+            self._waiting.extend([(entry, contexts) for entry in entries])
+            self._waiting.sort(key=_position)
+
+    def take(self, context: object | None) -> Entry | None:
+        """Take the oldest entry that this context may have."""
+        for at, (entry, contexts) in enumerate(self._waiting):
+            if context not in contexts:
+                del self._waiting[at]
+                if at < self._offered:
+                    self._offered -= 1
+                return entry
+        return None
+
+    def take_all(self) -> list[Entry]:
+        """Take all entries that wait: the queue is purged, or deleted."""
+        entries = [entry for entry, _ in self._waiting]
+        self._waiting = []
+        self._offered = 0
+        return entries
+
+    def take_expired(self, now_ms: i64) -> list[Entry]:
+        """Take those whose time to live is over."""
+        gone: list[Entry] = []
+        kept: list[_Waiting] = []
+        offered = self._offered
+        for at, each in enumerate(self._waiting):
+            if each[0].expires_ms != 0 and each[0].expires_ms <= now_ms:
+                gone.append(each[0])
+                if at < offered:
+                    self._offered -= 1
+            else:
+                kept.append(each)
+        self._waiting = kept
+        return gone
+
+    # -- dispatch -----------------------------------------------------------------------------------------------
+
+    def offer(self, takers: list[Consumer], give: Callable[[Entry, Consumer], None]) -> bool:
+        """Give entries to consumers that may have them; True if the next dispatch has to go on with that.
+
+        `takers` can take something. Afterwards `is_missed` says whether all are to be offered once more.
+        """
+        if not takers:
+            self._interrupt(takers)
+            return False
+        self._begin(takers)
+        others: dict[tuple[object, ...], list[Consumer]] = {}
+        waiting = self._waiting
+        at = min(self._offered, len(waiting))
+        kept = waiting[:at]
+        enough = WORK.spent + DISPATCH_BURST_MESSAGES
+        while at < len(waiting) and WORK.spent < enough:
+            entry, contexts = waiting[at]
+            at += 1
+            if contexts not in others:
+                others[contexts] = [consumer for consumer in takers if consumer.context not in contexts]
+            WORK.spent += 1 + len(others[contexts]) // ASKED_CONSUMERS_PER_UNIT
+            for consumer in others[contexts]:
+                if consumer.would_take(entry.message):
+                    give(entry, consumer)
+                    break
+            else:
+                kept.append((entry, contexts))
+        self._waiting = kept + waiting[at:]
+        if at < len(waiting):
+            self._offered = len(kept)
+            self._interrupt(takers)
+            return True
+        self._offered = 0
+        self._offered_to = {}
+        if not self._waiting:
+            self._changed()
+        return False
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether, after all were offered, some consumer may have missed an entry."""
+        return self._offered == 0 and self._is_behind
+
+    def _begin(self, takers: list[Consumer]) -> None:
+        """A dispatch is to offer what follows to these."""
+        if self._offered == 0:
+            self._is_behind = False
+        elif not self._is_behind:
+            for taker in takers:
+                if taker not in self._offered_to:
+                    self._is_behind = True
+
+    def _interrupt(self, takers: list[Consumer]) -> None:
+        """A dispatch had no time for all, or nobody can take anything: these were the consumers that could."""
+        self._offered_to = {taker: None for taker in takers if taker.can_take()}
+
+
+def _without(contexts: tuple[object, ...], context: object) -> tuple[object, ...]:
+    return tuple([other for other in contexts if other is not context])
+
+
+def _position(waiting: _Waiting) -> int:
+    return waiting[0].position

@@ -7,6 +7,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.broker.message import Entry
+from flintmq.broker.queue.features import LEAVING, Feature
 from flintmq.broker.queue.paging import Paging
 from flintmq.broker.timers import NEVER, Timed, Timers
 
@@ -15,7 +16,7 @@ _STALE_TIMES_MAX: Final = 1024
 
 
 @final
-class Expiry(Timed):
+class Expiry(Timed, Feature):
     """The ready entries of a queue that will expire. `expired` is called for each whose time has come.
 
     An entry that leaves is let go of at once; only its time stays for a while. Those that are packed are with `paging`
@@ -34,13 +35,16 @@ class Expiry(Timed):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def hears(self) -> int:
+        return LEAVING
+
     def add(self, entry: Entry) -> None:
         self._entries[int(entry.seq)] = entry
         heappush(self._heap, (int(entry.expires_ms), int(entry.seq)))
         self._timers.at(entry.expires_ms, self)
 
     def left(self, entry: Entry) -> None:
-        """An entry was taken, or removed. What comes back is added again."""
+        # What comes back is added again.
         self._entries.pop(int(entry.seq), None)
         if len(self._heap) > 2 * len(self._entries) + _STALE_TIMES_MAX:
             self._heap = [(int(kept.expires_ms), seq) for seq, kept in self._entries.items()]

@@ -4,12 +4,14 @@ The entry that a newer one replaces is settled, but not before the newer one is 
 would leave none. Whatever is found beside its replacement after a restart is replaced again.
 """
 
+from collections.abc import Callable
 from typing import final
 
 from mypy_extensions import i64
 
 from flintmq.broker.fields import Field, key_of
 from flintmq.broker.message import Entry, Message
+from flintmq.broker.queue.features import COMING, LEAVING, SETTLEMENT, Feature
 
 
 @final
@@ -24,30 +26,65 @@ class _Value:
 
 
 @final
-class LastValues:
-    """`replaced` are entries that were, and are not settled yet."""
+class LastValues(Feature):
+    """Knows entries by the key in `field`.
 
-    def __init__(self, field: Field) -> None:
-        self.replaced: list[Entry] = []
+    An older entry with the key of a newer one is taken out of the store with `remove`, and settled later with `drop`.
+    """
+
+    def __init__(self, field: Field, remove: Callable[[Entry], None], drop: Callable[[Entry], None]) -> None:
         self._field = field
+        self._remove = remove
+        self._drop = drop
         self._by_key: dict[str, _Value] = {}
         # By the number of each entry that has a key and is on the queue, ready or in a consumer's hands.
         self._by_seq: dict[int, _Value] = {}
+        # Entries that were replaced, and are not settled yet.
+        self._replaced: list[Entry] = []
 
     def __len__(self) -> int:
         return len(self._by_key)
 
+    def hears(self) -> int:
+        return COMING | LEAVING | SETTLEMENT
+
     def waiting(self, message: Message) -> Entry | None:
-        """The entry that this message would replace."""
+        """Return the entry that this message would replace."""
         key = key_of(self._field, message)
         value = self._by_key.get(key) if key is not None else None
         return None if value is None else value.ready
 
-    def put(self, entry: Entry) -> Entry | None:
-        """An entry becomes ready; returns the one it replaces."""
+    def settle_replaced(self) -> None:
+        """Settle what was replaced: its replacement is in the journal by now."""
+        if self._replaced:
+            replaced, self._replaced = self._replaced, []
+            for entry in replaced:
+                self._drop(entry)
+
+    # -- the life of an entry -----------------------------------------------------------------------------------
+
+    def taken(self, entry: Entry, now_ms: i64) -> None:
+        self.settle_replaced()
+
+    def restored(self, entry: Entry, is_outside: bool) -> None:
+        if is_outside:
+            self.ready(entry)
+            self.left(entry)
+
+    def ready(self, entry: Entry) -> bool:
+        if not self.returned(entry):
+            return False
         key = key_of(self._field, entry.message)
-        if key is None:
-            return None
+        if key is not None:
+            older = self._put(entry, key)
+            if older is not None:
+                self._remove(older)
+                self._forget(older)
+                self._replaced.append(older)
+        return True
+
+    def _put(self, entry: Entry, key: str) -> Entry | None:
+        """An entry is the newest with its key; returns the ready one that it replaces."""
         value = self._by_key.get(key)
         if value is None:
             value = _Value(key)
@@ -60,25 +97,32 @@ class LastValues:
             value.size += 1
         return older
 
-    def is_outdated(self, entry: Entry) -> bool:
-        """Whether a newer one came while this entry was in a consumer's hands."""
-        value = self._by_seq.get(int(entry.seq))
-        return value is not None and value.newest != entry.seq
-
-    def returned(self, entry: Entry) -> None:
-        """An entry is ready once more."""
+    def ready_again(self, entry: Entry) -> bool:
+        if not self.returned(entry):
+            return False
         value = self._by_seq.get(int(entry.seq))
         if value is not None:
             value.ready = entry
+        return True
 
     def left(self, entry: Entry) -> None:
-        """An entry is not ready any more."""
         value = self._by_seq.get(int(entry.seq))
         if value is not None and value.ready is entry:
             value.ready = None
 
-    def gone(self, entry: Entry) -> None:
-        """An entry has left the queue for good."""
+    def returned(self, entry: Entry) -> bool:
+        value = self._by_seq.get(int(entry.seq))
+        if value is None or value.newest == entry.seq:
+            return True
+        # A newer one came while this entry was in a consumer's hands.
+        self._drop(entry)
+        return False
+
+    def retired(self, entry: Entry) -> None:
+        self.settle_replaced()
+        self._forget(entry)
+
+    def _forget(self, entry: Entry) -> None:
         value = self._by_seq.pop(int(entry.seq), None)
         if value is None:
             return

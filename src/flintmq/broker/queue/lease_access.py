@@ -84,7 +84,7 @@ class LeaseAccess:
         queue = self.queue
         if places is not None:
             queue.journal.settle_runs(queue.id, places.seqs, places.slots)
-            queue.page_left(page)
+            queue.page_settled(page)
         elif not queue.settles_unseen:
             for entry in self.pages.read(page):
                 queue.drop(entry)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from flintmq.broker.arguments import ON_CLOSE, ON_NO_LINKS_OR_MESSAGES, ON_NO_MESSAGES
+from flintmq.broker.message import Entry
+from flintmq.broker.queue.features import COMING, SETTLEMENT, Feature
 from flintmq.broker.tick import QueueEnding
 
 if TYPE_CHECKING:
@@ -16,12 +18,12 @@ if TYPE_CHECKING:
 
 
 @final
-class Lifetime(QueueEnding):
+class Lifetime(QueueEnding, Feature):
     def __init__(self, queue: "Queue", policy: str) -> None:
         self.queue = queue
         self.policy = policy
-        # Whether the queue has to tell of each message.
-        self.counts = policy == ON_NO_MESSAGES or policy == ON_NO_LINKS_OR_MESSAGES
+        # Whether messages keep the queue.
+        self._counts = policy == ON_NO_MESSAGES or policy == ON_NO_LINKS_OR_MESSAGES
         self._of_creator = policy == ON_CLOSE or policy == ON_NO_MESSAGES
         self._creator: object | None = None
         # Before that, nothing ends it.
@@ -41,25 +43,29 @@ class Lifetime(QueueEnding):
         self._links.pop(link, None)
         if self._creator is link:
             self._creator = None
-        self.look()
+        self.check()
 
-    def came(self) -> None:
-        """A message is on the queue."""
+    def hears(self) -> int:
+        return COMING | SETTLEMENT if self._counts else 0
+
+    def taken(self, entry: Entry, now_ms: i64) -> None:
         self._messages += 1
 
-    def left(self) -> None:
-        """One is there no more."""
+    def restored(self, entry: Entry, is_outside: bool) -> None:
+        self._messages += 1
+
+    def settled(self, entry: Entry) -> None:
         self._messages -= 1
         if self._messages == 0:
-            self.look()
+            self.check()
 
     def restart(self) -> None:
         """All that was found at a start is back: links that are not will not come."""
         self._has_begun = True
-        self.look()
+        self.check()
 
-    def look(self) -> None:
-        """It may be over: that is found out when the tick ends, and what comes in this one is here."""
+    def check(self) -> None:
+        """Have the queue's life end with the tick if it is over by then: a message of this tick may still come."""
         if self.is_over:
             self.queue.tick.ended.append(self)
 
@@ -69,7 +75,7 @@ class Lifetime(QueueEnding):
 
     @property
     def is_over(self) -> bool:
-        if not self._has_begun or self.queue.gone or (self.counts and self._messages > 0):
+        if not self._has_begun or self.queue.gone or (self._counts and self._messages > 0):
             return False
         if self._of_creator:
             return self._creator is None

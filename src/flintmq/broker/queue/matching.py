@@ -10,6 +10,7 @@ on offer to that consumer only, in a bucket of its own.
 """
 
 from collections import deque
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, final
 
@@ -19,6 +20,7 @@ from flintmq.base.limits import DISPATCH_BURST_MESSAGES, MESSAGE_WORK_UNITS
 from flintmq.base.work import WORK
 from flintmq.broker.message import ACQUIRED, READY, REMOVED, Entry, Message
 from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.features import SETTLEMENT, Feature
 from flintmq.broker.queue.groups import Group, Groups
 from flintmq.broker.queue.lanes import Bucket, Place, Present
 from flintmq.broker.queue.levels import Levels
@@ -48,15 +50,19 @@ class _Newcomer:
 
 
 @final
-class Matching(Ready):
-    """`tail` has what was not looked at; `levels` are priorities that count; `groups` is None where there are none."""
+class Matching(Ready, Feature):
+    """`tail` has what was not looked at; `levels` are priorities that count; `groups` is None where there are none.
 
-    def __init__(self, tail: Ready, levels: Levels, groups: Groups | None) -> None:
+    `touch` is called when consumers may be given more.
+    """
+
+    def __init__(self, tail: Ready, levels: Levels, groups: Groups | None, touch: Callable[[], None]) -> None:
         super().__init__()
         self.count = tail.count
         self._tail = tail
         self._levels = levels
         self._groups = groups
+        self._touch = touch
         self._places: dict[int, Place] = {}
         self._buckets: list[Bucket] = []
         self._by_members: dict[tuple[Consumer, ...], Bucket] = {}
@@ -338,15 +344,23 @@ class Matching(Ready):
         entry.state = ACQUIRED
         return entry
 
-    def released(self, entry: Entry) -> bool:
-        """An acquired entry is in nobody's hands any more; True where others may have its group now."""
-        if self._groups is None:
-            return False
-        group = self._groups.release(entry)
-        if group is None:
-            return False
-        self._offer_first(group)
-        return group.waiting > 0
+    def hears(self) -> int:
+        return 0 if self._groups is None else SETTLEMENT
+
+    def returned(self, entry: Entry) -> bool:
+        self._release_group(entry)
+        return True
+
+    def retired(self, entry: Entry) -> None:
+        self._release_group(entry)
+
+    def _release_group(self, entry: Entry) -> None:
+        """An entry is in no consumer's hands any more: others may have its group now."""
+        group = None if self._groups is None else self._groups.release(entry)
+        if group is not None:
+            self._offer_first(group)
+            if group.waiting > 0:
+                self._touch()
 
     def drop_candidate(self) -> Entry | None:
         if self._drops is None:

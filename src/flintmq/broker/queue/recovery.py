@@ -26,30 +26,23 @@ class Recovery(Recoverable):
                 reservation.found(entry)
                 return
         settings = queue.settings
-        if queue.dedup is not None:
-            queue.dedup.recall(entry.message, entry.message.timestamp_ms)
-        if queue.lifetime is not None:
-            queue.lifetime.came()
+        # The journal does not say when an entry came back: its pause begins again.
+        is_paused = entry.returns > 0 and queue.groups is None and (settings.pauses_failed or settings.pauses_returned)
+        is_outside = holder is not None or is_paused
+        queue.restored(entry, is_outside)
+        if is_outside:
+            ttl_ms = queue.ttl_of(entry.message)
+            if ttl_ms != FOREVER:
+                entry.expires_ms = entry.message.timestamp_ms + ttl_ms
+            queue.rank(entry)
         if holder is not None:
-            self._restore_outside(entry)
             entry.state = ACQUIRED
             queue.handed_out(entry)
             holder.claimed(queue, entry)
-        elif entry.returns > 0 and queue.groups is None and (settings.pauses_failed or settings.pauses_returned):
-            # The journal does not say when it came back: its pause begins again.
-            self._restore_outside(entry)
+        elif is_paused:
             queue.pause_entry(entry)
         else:
-            queue.place(entry, entry.message.timestamp_ms)
-
-    def _restore_outside(self, entry: Entry) -> None:
-        """An entry that was ready before, is not now, and may come back."""
-        queue = self._queue
-        ttl_ms = queue.ttl_of(entry.message)
-        if ttl_ms != FOREVER:
-            entry.expires_ms = entry.message.timestamp_ms + ttl_ms
-        queue.replace_older(entry)
-        queue.rank(entry)
+            queue.put(entry, entry.message.timestamp_ms)
 
     def start_at(self, seq: i64) -> None:
         self._queue.start_at(max(seq, self._queue.sequence_owners.end))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.capacity import has_free_room
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.peek import Peek, remove_peeked
 from flintmq.broker.queue.publishing import TURNED_AWAY, put
@@ -29,7 +30,7 @@ def move(queue: EntryQueue, peeked: Peek, plan: Plan, journal: Journal) -> tuple
             message, targets = planned
             # A queue that drops its oldest would lose one for each that comes.
             if (
-                all(target.has_free_room(message) for target in targets)
+                all(has_free_room(target, message) for target in targets)
                 and put(targets, message, journal) != TURNED_AWAY
             ):
                 leaving.append(entry)

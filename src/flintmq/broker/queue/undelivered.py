@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import InternalError
 from flintmq.broker.message import READY, Entry
+from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ready import Fifo, Ready
 
 # How many pages of one queue are read because they do not say it themselves: half a millisecond each.
@@ -75,3 +76,11 @@ class Undelivered:
                 runs.append(first)
                 runs.append(following - first)
             end = following
+
+
+def note_undelivered(queue: EntryQueue) -> None:
+    """Tell the journal which messages of the queue nobody has had: the broker stops, and nobody consumes any more."""
+    if queue.survives:
+        runs = Undelivered(queue.store).runs
+        if runs:
+            queue.journal.undelivered(queue.id, runs)

@@ -16,6 +16,7 @@ from flintmq.broker.delayed.queue import DelayedQueue
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import Page
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.capacity import has_room_for
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.publishing import ROUTED, STORED, UNROUTED
 from flintmq.broker.queue.reservation import reserve
@@ -301,7 +302,7 @@ class Attempt:
         if isinstance(queue, DelayedQueue):
             if message.options.hidden_keys is not None:
                 raise PreconditionFailed("a message with BCC cannot be staged for an exchange that delays it")
-        elif not queue.has_room_for(part.count + 1, part.size + len(message.body)):
+        elif not has_room_for(queue, part.count + 1, part.size + len(message.body)):
             raise PreconditionFailed(
                 f"queue '{queue.name}' in vhost '{queue.vhost}' has no room for the staged messages"
             )

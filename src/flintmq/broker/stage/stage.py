@@ -28,6 +28,7 @@ from flintmq.broker.message import Entry, Message
 from flintmq.broker.notes import Notes
 from flintmq.broker.ports import Journal, StageRecord
 from flintmq.broker.queue.base import Queue, Recoverable
+from flintmq.broker.queue.capacity import has_room_for
 from flintmq.broker.queue.reservation import put_reserved
 from flintmq.broker.queue.runs import Runs
 from flintmq.broker.queue.sequence_owners import SequenceReservation
@@ -631,7 +632,7 @@ def _check_room(attempts: list[Attempt]) -> None:
                 counts[queue] = counts.get(queue, 0) + part.count
                 sizes[queue] = sizes.get(queue, 0) + part.size
     for queue, count in counts.items():
-        if not queue.has_room_for(count, sizes[queue]):
+        if not has_room_for(queue, count, sizes[queue]):
             raise PreconditionFailed(
                 f"queue '{queue.name}' in vhost '{queue.vhost}' has no room for the staged messages"
             )

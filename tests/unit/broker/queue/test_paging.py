@@ -55,7 +55,7 @@ def expiring(queue: ClassicQueue, first: int, count: int, every: int) -> None:
     """Messages of which each so-manieth has a second to live."""
     for number in range(first, first + count):
         queue.settings.ttl_ms = 1_000 if number % every == 0 else -1
-        queue._set_plain()
+        queue._arrange()
         queue.enqueue(message(str(number)))
     queue.settings.ttl_ms = -1
 

@@ -3,6 +3,7 @@
 import pytest
 
 from flintmq.broker.message import Entry, Table
+from flintmq.broker.queue.capacity import has_room
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publishing import put
 from flintmq.broker.queue.recovery import Recovery
@@ -140,6 +141,6 @@ def test_bytes_are_those_that_are_ready() -> None:
     )
     entry = put_one(queue, journal)
     queue.fail([entry])
-    assert queue.has_room([message("m")])
+    assert has_room(queue, [message("m")])
     pass_time(queue, 100)
-    assert not queue.has_room([message("m")])
+    assert not has_room(queue, [message("m")])

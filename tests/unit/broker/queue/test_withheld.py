@@ -4,7 +4,7 @@ from flintmq.base.limits import DISPATCH_BURST_MESSAGES
 from flintmq.base.work import WORK
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.withheld import Withheld
+from flintmq.broker.queue.exclusions import Exclusions
 from flintmq.broker.tick import Tick
 from tests.unit.broker.memory import MemoryJournal, Taker, message
 
@@ -24,14 +24,14 @@ class Counting(Taker):
 
 def test_the_oldest_is_in_front_however_it_came() -> None:
     """Alone, with many others, or with few beside many that are there."""
-    withheld = Withheld()
+    withheld = Exclusions(lambda: None)
     entries = [Entry(message("m"), number) for number in range(1000)]
-    withheld.keep(entries[1:900:2], ("a",))
-    withheld.keep([entries[0]], ("b",))
-    withheld.keep(entries[2:40:2], ("c",))
-    withheld.keep(entries[40:900:2], ("a",))
-    withheld.keep(entries[900:], ("a",))
-    assert [entry for entry, _ in withheld.entries] == entries
+    withheld.wait(entries[1:900:2], ("a",))
+    withheld.wait([entries[0]], ("b",))
+    withheld.wait(entries[2:40:2], ("c",))
+    withheld.wait(entries[40:900:2], ("a",))
+    withheld.wait(entries[900:], ("a",))
+    assert [entry for entry, _ in withheld._waiting] == entries
     assert withheld.take("b") is entries[1]
     assert withheld.take("a") is entries[0]
 
@@ -158,15 +158,15 @@ def test_what_is_rejected_while_they_are_offered_is_offered() -> None:
 
 def test_what_is_taken_out_moves_those_that_are_offered_next() -> None:
     """Of those that were not offered yet, none is left out; where somebody rejected no more, all are offered again."""
-    withheld = Withheld()
+    withheld = Exclusions(lambda: None)
     entries = [Entry(message("m"), number) for number in range(10)]
     entries[1].expires_ms = entries[8].expires_ms = 5
-    withheld.keep(entries[:9], ("a",))
-    withheld.keep(entries[9:], ("a", "b"))
-    withheld.offered = 5
-    assert withheld.expired(5) == [entries[1], entries[8]]
-    assert withheld.entries[withheld.offered][0] is entries[5]
+    withheld.wait(entries[:9], ("a",))
+    withheld.wait(entries[9:], ("a", "b"))
+    withheld._offered = 5
+    assert withheld.take_expired(5) == [entries[1], entries[8]]
+    assert withheld._waiting[withheld._offered][0] is entries[5]
     assert withheld.take("b") is entries[0]
-    assert withheld.entries[withheld.offered][0] is entries[5]
-    withheld.release("b")
-    assert withheld.offered == 0
+    assert withheld._waiting[withheld._offered][0] is entries[5]
+    withheld.context_ended("b")
+    assert withheld._offered == 0
