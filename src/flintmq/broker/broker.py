@@ -210,10 +210,9 @@ class Broker:
     def page_out(self) -> None:
         """Move as many messages as possible out of memory: memory is low."""
         for vhost in self.vhosts.values():
-            for queue in vhost.queues.values():
-                queue.page_out()
-            for queue in vhost.replies.values():
-                queue.page_out()
+            for queue in [*vhost.queues.values(), *vhost.replies.values()]:
+                if isinstance(queue, EntryQueue):
+                    queue.page_out()
             vhost.stages.page_out()
 
     def dispatch(self) -> bool:

@@ -24,6 +24,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.capacity import has_room
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.publishing import put, put_at_once
 from flintmq.broker.queue.stream import StreamQueue
@@ -334,7 +335,9 @@ class VHost:
         del self.queues[queue.name]
         self.churn.queues_deleted += 1
         self.exchanges.queue_removed(queue)
-        count = queue.dead_letter_all() if self.dialect.dead_letters_deleted else 0
+        count = 0
+        if self.dialect.dead_letters_deleted and isinstance(queue, EntryQueue):
+            count = queue.dead_letter_all()
         count += queue.delete()
         self.traffic.queue_gone(queue.kind, queue, queue.outflows or {})
         if queue.durable and queue.owner is None:

@@ -464,8 +464,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "queue.delete.01",
         "broker/vhost.py",
-        "        count = queue.dead_letter_all() if self.dialect.dead_letters_deleted else 0\n",
-        "        count = 0\n",
+        "        if self.dialect.dead_letters_deleted and isinstance(queue, EntryQueue):\n",
+        "        if False:\n",
     ),
     (
         "queue.delete.queue.queue-known",

@@ -401,7 +401,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "3.4.5.modified-applied",
         "broker/queue/settlement.py",
-        "            if self.annotations and not queue.keeps_all:",
+        "            if self.annotations and isinstance(queue, EntryQueue):",
         "            if False:",
     ),
     (
@@ -413,19 +413,19 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "3.4.5.undeliverable-here",
         "broker/queue/settlement.py",
-        "            if self.undeliverable_here and context is not None:",
+        "            if self.undeliverable_here and context is not None and isinstance(queue, EntryQueue):",
         "            if False:",
     ),
     (
         "3.4.5.annotations-merged",
         "broker/queue/settlement.py",
-        "            if self.annotations and not queue.keeps_all:",
+        "            if self.annotations and isinstance(queue, EntryQueue):",
         "            if False:",
     ),
     (
         "3.5.2.copy-link-remembers",
         "gateway/amqp10/attaching.py",
-        "        consumed = queue.view()\n",
+        "        consumed = view_of(queue)\n",
         "        consumed = queue\n",
     ),
     (
@@ -434,7 +434,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "        return settlement.ACCEPTED\n",
         "        return settlement.RELEASED\n",
     ),
-    ("3.5.2.copy", "gateway/amqp10/attaching.py", "        consumed = queue.view()\n", "        consumed = queue\n"),
+    ("3.5.2.copy", "gateway/amqp10/attaching.py", "        consumed = view_of(queue)\n", "        consumed = queue\n"),
     (
         "3.5.2.move",
         "broker/queue/classic.py",

@@ -5,7 +5,7 @@ from typing import Final
 
 from mypy_extensions import i64, trait
 
-from flintmq.base.errors import AccessRefused, PreconditionFailed, ResourceLocked
+from flintmq.base.errors import AccessRefused, ResourceLocked
 from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT
 from flintmq.base.work import WORK
 from flintmq.broker.counters.traffic import Outflow
@@ -216,12 +216,6 @@ class Queue(Outflow):
         """The same, and it does not count as a delivery that failed."""
         self.requeue(entries)
 
-    def bar(self, entry: Entry, context: object) -> None:
-        """An acquired entry, which is about to come back, is for consumers of other contexts only until release."""
-
-    def rewrite(self, entry: Entry, message: Message) -> None:
-        """An acquired entry has this message from now on; without effect where the queue gives out copies."""
-
     def recall(self, entry: Entry) -> Entry | None:
         """An acquired entry, with its message, for who has it and is to get it once more; None where it is gone."""
         return entry
@@ -236,13 +230,6 @@ class Queue(Outflow):
 
     def release(self, context: object) -> None:
         """A context has ended: what was withheld from it, or barred, is for everybody."""
-
-    def dead_letter_all(self) -> int:
-        """The queue is about to be deleted: what is ready goes to the dead letters. Returns how many there were."""
-        return 0
-
-    def page_out(self) -> None:
-        """Memory is low: keep as little in it as can be."""
 
     @abstractmethod
     def purge(self) -> int:
@@ -262,12 +249,6 @@ class Queue(Outflow):
     def available_to(self, consumer: "Consumer") -> int:
         """About how many messages there are that a consumer could still get (amqp-1.0 part 2 §2.6.7 available)."""
         return self.message_count
-
-    def view(self) -> "Queue":
-        """What consumers that take nothing consume from. Raises PreconditionFailed where there is no such thing."""
-        raise PreconditionFailed(
-            f"invalid arg 'x-browse' for queue '{self.name}' in vhost '{self.vhost}' of queue type {self.kind}"
-        )
 
     def hold_for(self, holder: EntryHolder) -> None:
         """It has acquired entries, or may have some soon."""

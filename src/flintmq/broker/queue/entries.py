@@ -27,7 +27,7 @@ from typing import Final
 
 from mypy_extensions import i32, i64
 
-from flintmq.base.errors import InternalError
+from flintmq.base.errors import InternalError, PreconditionFailed
 from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT
 from flintmq.base.work import WORK
 from flintmq.broker.message import ACQUIRED, FOREVER, PAUSE, READY, Entry, Message, Table
@@ -193,6 +193,7 @@ class EntryQueue(Queue):
             raise
 
     def page_out(self) -> None:
+        """Memory is low: keep as few entries in it as possible."""
         self.store.page_out()
 
     def pause(self, paused: bool) -> None:
@@ -745,6 +746,7 @@ class EntryQueue(Queue):
         return living
 
     def rewrite(self, entry: Entry, message: Message) -> None:
+        """An acquired entry has this message from now on."""
         if entry.segment != 0:
             self.journal.replace(self.id, entry, message)
         entry.message = message
@@ -761,6 +763,7 @@ class EntryQueue(Queue):
         self.touch()
 
     def bar(self, entry: Entry, context: object) -> None:
+        """An acquired entry, which is about to come back, is not for consumers of this context until it is gone."""
         # In a group, what is behind it would overtake it.
         if self.groups is None:
             self._excluded().exclude(entry, context)
@@ -785,6 +788,7 @@ class EntryQueue(Queue):
     # -- purge --------------------------------------------------------------------------------------------------
 
     def dead_letter_all(self) -> int:
+        """Dead-letter what is ready: the queue is about to be deleted. Returns how many there were."""
         self.expire_due()
         entries = [] if self._exclusions is None else self._exclusions.take_all()
         count = len(entries) + self.store.count
@@ -847,6 +851,7 @@ class EntryQueue(Queue):
     # -- view ---------------------------------------------------------------------------------------------------
 
     def view(self) -> Queue:
+        """Return what consumers that take nothing consume from."""
         if self._view is None:
             self._view = View(self, self._keep_in_memory, self._browsed)
             self._arrange()
@@ -863,3 +868,12 @@ def starts_ms(message: Message, since_ms: i64) -> i64:
     """Until when a message that came at a time is held; in the past if it is not (Unix time)."""
     options = message.options
     return since_ms + options.delay_ms if options.delay_ms > 0 else options.until_ms
+
+
+def view_of(queue: Queue) -> Queue:
+    """Return what browsers of the queue consume from. Raises PreconditionFailed if it cannot be browsed."""
+    if not isinstance(queue, EntryQueue):
+        raise PreconditionFailed(
+            f"invalid arg 'x-browse' for queue '{queue.name}' in vhost '{queue.vhost}' of queue type {queue.kind}"
+        )
+    return queue.view()

@@ -19,6 +19,7 @@ from mypy_extensions import i32
 
 from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.entries import EntryQueue
 
 _ACCEPT: Final = 0
 _REJECT: Final = 1
@@ -59,7 +60,7 @@ class Outcome:
         elif self.kind == _REJECT:
             queue.reject(entry)
         else:
-            if self.annotations and not queue.keeps_all:
+            if self.annotations and isinstance(queue, EntryQueue):
                 queue.rewrite(entry, _annotated(entry.message, self.annotations))
             if self.kind == _DISCARD:
                 if self.delivery_failed:
@@ -67,7 +68,7 @@ class Outcome:
                 else:
                     queue.give_up(entry)
                 return
-            if self.undeliverable_here and context is not None:
+            if self.undeliverable_here and context is not None and isinstance(queue, EntryQueue):
                 queue.bar(entry, context)
             if self.delivery_failed:
                 queue.fail([entry])

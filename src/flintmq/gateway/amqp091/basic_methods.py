@@ -14,6 +14,7 @@ from flintmq.base.limits import (
 from flintmq.broker.arguments import check_consumer_arguments
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.entries import view_of
 from flintmq.broker.selector.selectors import selector_of
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.codec import CODEC_091
@@ -87,7 +88,7 @@ def consume(channel: ServerChannel, method: Method) -> None:
     queue = _reply_queue(channel, method.no_ack) if method.queue == REPLY_TO else channel.queue(method.queue)
     if arguments.get("x-browse") is True and method.queue != REPLY_TO:
         channel.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
-        queue = queue.view()
+        queue = view_of(queue)
     window = Window(deliveries.consumer_window.messages_max, deliveries.consumer_window.bytes_max)
     if queue.keeps_all and not (method.no_ack or window.is_limited or deliveries.window.is_limited):
         # It would be sent the whole stream, and all of it would be held for its acknowledgement (RabbitMQ's rule, too).

@@ -15,6 +15,7 @@ from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT, SELECTOR_UNITS_PER_CHA
 from flintmq.broker.access.permission import READ, WRITE
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.entries import view_of
 from flintmq.broker.queue.seen import Seen
 from flintmq.broker.terminus.terminus import SourceTerminus
 from flintmq.gateway.amqp10 import nodes
@@ -224,7 +225,7 @@ def _send_from(
     source.filter = wanted.in_place
     if source.distribution_mode == COPY and not queue.keeps_all:
         session.connection.engine.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
-        consumed = queue.view()
+        consumed = view_of(queue)
     else:
         consumed = queue
         source.distribution_mode = COPY if queue.keeps_all else MOVE

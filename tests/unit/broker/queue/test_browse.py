@@ -10,6 +10,7 @@ from flintmq.broker.message import Entry
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.entries import view_of
 from flintmq.broker.queue.publishing import put
 from flintmq.broker.queue.seen import Seen
 from flintmq.broker.queue.stream import StreamQueue
@@ -208,7 +209,7 @@ def test_streams_are_not_browsed() -> None:
     """Nothing takes from a stream, and where to begin is said otherwise there."""
     queue = StreamQueue(1, "/", "s", {}, Tick(), MemoryStream(), MemoryDefinitions())
     with pytest.raises(PreconditionFailed, match="invalid arg 'x-browse' for queue 's' in vhost '/' of queue type str"):
-        queue.view()
+        view_of(queue)
 
 
 def test_browsers_that_come_together_share_what_they_see() -> None:

@@ -5,6 +5,7 @@ import pytest
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.entries import view_of
 from flintmq.broker.queue.settlement import ACCEPTED, FAILED, REJECTED, RELEASED, Outcome, discarded, modified
 from tests.unit.broker.memory import HeaderCodec, MemoryStorage, Taker, message
 
@@ -218,7 +219,7 @@ def test_outcomes_of_copies(outcome: Outcome) -> None:
     """Who browses takes nothing from the queue, whatever it says of what it saw; and sees each message once."""
     world = World()
     world.put("a", "b")
-    link = Link(world.queue.view())
+    link = Link(view_of(world.queue))
     before = (dict(world.storage.memory_journal.kept), world.queue.message_count)
     for _ in range(2):
         assert link.next() is not None

@@ -10,6 +10,7 @@ from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry, Table
 from flintmq.broker.ports import VHostRecord
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.entries import view_of
 from flintmq.broker.queue.seen import Seen
 from flintmq.broker.queue.settlement import ACCEPTED, RELEASED, modified
 from flintmq.broker.terminus.registry import TerminusRegistry
@@ -258,7 +259,7 @@ def test_what_was_sent_of_copies_is_known_as_long_as_the_terminus(how: str) -> N
     source.seen = Seen(world.queue.id)
     for seq in range(3):
         source.seen.add(seq)
-        source.hold(b"%d" % seq, world.queue.view(), Entry(message(str(seq)), seq))
+        source.hold(b"%d" % seq, view_of(world.queue), Entry(message(str(seq)), seq))
     for tag in (b"0", b"2"):
         assert source.settle(tag, ACCEPTED)
     assert [body for body in world.kept if body.startswith(b"s")] == [b"s%d 0 1 2 3" % world.queue.id]
