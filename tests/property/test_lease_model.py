@@ -195,7 +195,7 @@ class LeaseMachine(RuleBasedStateMachine):
         if is_done:
             self.queue.settle(entry)
         else:
-            self.queue.put_back([entry])
+            self.queue.release([entry])
             self.now.ready[_number(entry)] = True
         self._done()
 
@@ -321,7 +321,7 @@ class LeaseMachine(RuleBasedStateMachine):
             entries.append(entry)
             assert _number(entry) not in ready, "a message is there twice"
             ready[_number(entry)] = entry.redelivered
-        self.queue.put_back(entries)
+        self.queue.release(entries)
         expected = [each.after_crash(lease.record.id if lease else 0, self.transient) for each in self.since]
         for state in reversed(expected):
             if state.ready == ready and (lease is None or _is(lease, state)):

@@ -340,7 +340,7 @@ class StageMachine(RuleBasedStateMachine):
         entries = []
         while (entry := queue.get()) is not None:
             entries.append(entry)
-        queue.put_back(entries)
+        queue.release(entries)
         return [entry.message.body for entry in entries]
 
 

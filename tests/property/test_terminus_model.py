@@ -225,7 +225,7 @@ class TerminusMachine(RuleBasedStateMachine):
         while (entry := self.queue.get()) is not None:
             ready.append(entry)
         bodies = [entry.message.body for entry in ready]
-        self.queue.put_back(ready)
+        self.queue.release(ready)
         for tag, held in self.source.unsettled.items():
             assert held.entry.segment != 0
             found.held[tag] = held.entry.message.body

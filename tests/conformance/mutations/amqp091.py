@@ -519,7 +519,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "basic.05",
         "broker/queue/entries.py",
-        "            self.remove(first)\n            self._give_up(first, MAXLEN)\n        return ADMITTED",
+        "            self.remove(first)\n            self._dead_letter(first, MAXLEN)\n        return ADMITTED",
         "            self.remove(first)\n            self.drop(first)\n        return ADMITTED",
     ),
     (

@@ -49,7 +49,7 @@ class LeaseReturn(Timed, EntryHolder):
                 continue
             for entry in entries:
                 entry.state = ACQUIRED
-            queue.put_back(entries)
+            queue.release(entries)
             count += len(entries)
         if self._left:
             queue.tick.timers.at(queue.tick.now_ms + 1, self)

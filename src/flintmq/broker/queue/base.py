@@ -189,18 +189,18 @@ class Queue(Outflow):
 
     @abstractmethod
     def settle(self, entry: Entry) -> None:
-        """An acquired entry has left the queue for good."""
+        """An acquired entry was accepted, and is gone."""
 
     def drop(self, entry: Entry) -> None:
-        """The same for an entry that no client acknowledged: it was given up, or sent to who need not."""
+        """An entry is gone that no consumer accepted: a dead letter, or one sent to a client that settles nothing."""
         self.settle(entry)
 
     @abstractmethod
     def reject(self, entry: Entry) -> None:
-        """An acquired entry is not wanted: it is dead-lettered, or dropped. It counts as a delivery that failed."""
+        """An acquired entry was rejected: it is dead-lettered, or dropped, and counts as a failed delivery."""
 
-    def give_up(self, entry: Entry) -> None:
-        """The same, and it does not count as a delivery that failed."""
+    def dead_letter(self, entry: Entry) -> None:
+        """An acquired entry is dead-lettered, or dropped, and does not count as a failed delivery."""
         self.reject(entry)
 
     def discard_unsendable(self, entry: Entry) -> None:
@@ -210,26 +210,26 @@ class Queue(Outflow):
 
     @abstractmethod
     def requeue(self, entries: list[Entry]) -> None:
-        """Acquired entries come back, flagged as redelivered, each to the place it had."""
+        """Acquired entries are ready again, each where it stood, flagged as redelivered. Each is a failed delivery."""
 
-    def put_back(self, entries: list[Entry]) -> None:
-        """The same, and it does not count as a delivery that failed."""
+    def release(self, entries: list[Entry]) -> None:
+        """Acquired entries are ready again, each where it stood, flagged as redelivered; no delivery has failed."""
         self.requeue(entries)
 
     def recall(self, entry: Entry) -> Entry | None:
-        """An acquired entry, with its message, for who has it and is to get it once more; None where it is gone."""
+        """Return an acquired entry with its message, to be delivered once more to its holder; None if it is gone."""
         return entry
 
     def fail(self, entries: list[Entry]) -> None:
-        """The same for entries that their consumer could not handle, and wants to be tried again."""
+        """As `requeue`, for entries that their consumer could not handle: a pause may come before the next attempt."""
         self.requeue(entries)
 
-    def withhold(self, entries: list[Entry], context: object) -> None:
-        """As `requeue`, but consumers of this context do not get them again until it is released."""
+    def requeue_excluding(self, entries: list[Entry], context: object) -> None:
+        """As `fail`, and until they are taken or the context ends, consumers of this context do not get them again."""
         self.requeue(entries)
 
-    def release(self, context: object) -> None:
-        """A context has ended: what was withheld from it, or barred, is for everybody."""
+    def context_ended(self, context: object) -> None:
+        """A context has ended: entries that excluded it do not any more."""
 
     @abstractmethod
     def purge(self) -> int:

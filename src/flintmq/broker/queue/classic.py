@@ -170,7 +170,7 @@ class ClassicQueue(EntryQueue):
                 return False
         if not consumers or self.settings.paused:
             return False
-        if self._exclusions is not None and self._exclusions.waiting_count > 0:
+        if self._exclusions is not None and self._exclusions.withheld_count > 0:
             self._expire_withheld(self._exclusions)
             if self._offer_withheld(self._exclusions):
                 # What is behind them must not be before them.
@@ -229,7 +229,7 @@ class ClassicQueue(EntryQueue):
                     self._left(entry)
                 if entry.expires_ms != 0 and entry.expires_ms < self.tick.now_ms:
                     # In a page nobody noticed.
-                    self._give_up(entry, EXPIRED)
+                    self._dead_letter(entry, EXPIRED)
                     continue
                 self._hand_over(entry, consumer)
         finally:

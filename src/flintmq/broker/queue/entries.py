@@ -3,23 +3,24 @@
 An entry is held until a time, ready, withheld (ready, but not for every consumer), acquired, or gone. A dead letter is
 in none of these states: it is gone once its queue's dead letter exchange has it, or at once without such an exchange.
 
-| transition      | from             | to              | because                                                 |
-|-----------------|------------------|-----------------|---------------------------------------------------------|
-| enqueue         |                  | held, ready     | it was published (also `reservation.py`, `recovery.py`) |
-| due             | held             | ready, withheld | its delay, or its pause after a failure, is over        |
-| acquire         | ready, withheld  | acquired        | a consumer, basic.get or a lease takes it               |
-| settle          | acquired         | gone            | it was accepted                                         |
-| reject, give_up | acquired         | dead letter     | it was rejected; `reject` counts as a failure           |
-| requeue, fail   | acquired         | ready, held     | it was modified: a failure, which may lead to a pause   |
-|-----------------|------------------|-----------------|---------------------------------------------------------|
-| put_back        | acquired         | ready, held     | it was released: no failure                             |
-| withhold        | acquired         | withheld, held  | it was rejected by consumers that do not get it again   |
-| expire          | any but acquired | dead letter     | its time to live is over                                |
-| drop head       | ready            | dead letter     | the queue is longer than its limit                      |
-| replace         | ready            | gone            | a newer one has its key (`last_values.py`)              |
-| cancel          | held             | gone            | its publisher took it back                              |
-| purge           | any but acquired | gone            | the queue was purged, or deleted                        |
-| drop            | dead letter      | gone            | the dead letter exchange has it                         |
+| transition        | from             | to              | because                                                |
+|-------------------|------------------|-----------------|--------------------------------------------------------|
+| enqueue           |                  | held, ready     | it was published; also `reservation.py`, `recovery.py` |
+| due               | held             | ready, withheld | its delay, or its pause after a failure, is over       |
+| acquire           | ready, withheld  | acquired        | a consumer, basic.get or a lease takes it              |
+| settle            | acquired         | gone            | it was accepted                                        |
+| reject            | acquired         | dead letter     | it was rejected: a failure                             |
+| dead_letter       | acquired         | dead letter     | it was discarded: no failure                           |
+| requeue, fail     | acquired         | ready, held     | it was modified: a failure, which may lead to a pause  |
+|                   |                  | dead letter     | ... or exceed the delivery limit                       |
+| requeue_excluding | acquired         | withheld, held  | it was rejected by consumers that do not get it again  |
+| release           | acquired         | ready, held     | it was released: no failure                            |
+| expire            | any but acquired | dead letter     | its time to live is over                               |
+| drop head         | ready            | dead letter     | the queue is longer than its limit                     |
+| replace           | ready            | gone            | a newer one has its key (`last_values.py`)             |
+| cancel            | held             | gone            | its publisher took it back                             |
+| purge             | any but acquired | gone            | the queue is purged, or deleted                        |
+| drop              | dead letter      | gone            | the dead letter exchange has it                        |
 """
 
 from collections.abc import Iterator
@@ -233,7 +234,7 @@ class EntryQueue(Queue):
             if first is None:
                 return
             self.remove(first)
-            self._give_up(first, MAXLEN)
+            self._dead_letter(first, MAXLEN)
 
     def _make_way(self, count: i64, size: i64) -> None:
         """So many come that nobody publishes: first, consumers get what they would have by now in a shorter tick."""
@@ -288,7 +289,7 @@ class EntryQueue(Queue):
                 self._discard(message)
                 return DISCARDED
             self.remove(first)
-            self._give_up(first, MAXLEN)
+            self._dead_letter(first, MAXLEN)
         return ADMITTED
 
     def _discard(self, message: Message) -> None:
@@ -421,7 +422,7 @@ class EntryQueue(Queue):
             if self._may_return(entry):
                 if self._expiry is not None:
                     self._expiry.on_due(entry.expires_ms)
-                self._give_up(entry, EXPIRED)
+                self._dead_letter(entry, EXPIRED)
         elif entry.returns > 0 or entry.state == ACQUIRED:
             # It came back, now or before a restart.
             self._give_back([entry])
@@ -456,7 +457,7 @@ class EntryQueue(Queue):
             # It was in a page, and is in the store no more.
             self._bytes -= len(entry.message.body)
             self._left(entry)
-        self._give_up(entry, EXPIRED)
+        self._dead_letter(entry, EXPIRED)
 
     # -- counters -----------------------------------------------------------------------------------------------
 
@@ -468,7 +469,7 @@ class EntryQueue(Queue):
     @property
     def message_count(self) -> int:
         if self._exclusions is not None:
-            return self.store.count + self._exclusions.waiting_count
+            return self.store.count + self._exclusions.withheld_count
         return self.store.count
 
     @property
@@ -557,7 +558,7 @@ class EntryQueue(Queue):
 
     def take_page(self, max_count: i64, max_bytes: i64) -> Page | None:
         """Acquire the next entries as a page; None where they are not packed, or are more than that."""
-        if self._exclusions is not None and self._exclusions.waiting_count > 0:
+        if self._exclusions is not None and self._exclusions.withheld_count > 0:
             return None
         page = self.store.take_page(max_count, max_bytes)
         if page is not None:
@@ -567,7 +568,7 @@ class EntryQueue(Queue):
     def _expire_withheld(self, exclusions: Exclusions) -> None:
         """What waits for other consumers lives no longer for that."""
         for entry in exclusions.take_expired(self.tick.now_ms):
-            self._give_up(entry, EXPIRED)
+            self._dead_letter(entry, EXPIRED)
 
     def _first(self) -> Entry | None:
         """What is to be delivered next. What comes out of a page may have expired in there."""
@@ -643,18 +644,18 @@ class EntryQueue(Queue):
 
     def reject(self, entry: Entry) -> None:
         entry.returns += 1
-        self.give_up(entry)
+        self.dead_letter(entry)
 
-    def give_up(self, entry: Entry) -> None:
+    def dead_letter(self, entry: Entry) -> None:
         self._handed_back(entry)
-        self._give_up(entry, REJECTED)
+        self._dead_letter(entry, REJECTED)
 
     def discard_unsendable(self, entry: Entry) -> None:
         self.tick.churn.unsendable += 1
         self._handed_back(entry)
-        self._give_up(entry, OVERSIZED)
+        self._dead_letter(entry, OVERSIZED)
 
-    def _give_up(self, entry: Entry, reason: str) -> None:
+    def _dead_letter(self, entry: Entry, reason: str) -> None:
         """Dead-letter an entry that is out of the store, or drop it where there is nowhere to."""
         if self.settings.dead_letter_exchange is None or self.gone:
             self.drop(entry)
@@ -670,7 +671,7 @@ class EntryQueue(Queue):
     def fail(self, entries: list[Entry]) -> None:
         self._take_back(entries, self.settings.pauses_failed, 1)
 
-    def put_back(self, entries: list[Entry]) -> None:
+    def release(self, entries: list[Entry]) -> None:
         self._take_back(entries, self.settings.pauses_returned, 0)
 
     def _take_back(self, entries: list[Entry], pauses: bool, failures: i32) -> None:
@@ -696,7 +697,7 @@ class EntryQueue(Queue):
             if failures > 0:
                 entry.returns += failures
                 if limit >= 0 and i64(entry.returns) > limit:
-                    self._give_up(entry, DELIVERY_LIMIT)
+                    self._dead_letter(entry, DELIVERY_LIMIT)
                     continue
                 if limit >= 0 or pauses:
                     self.journal.returned(self.id, entry)
@@ -742,7 +743,7 @@ class EntryQueue(Queue):
             if entry.expires_ms == 0 or entry.expires_ms > now_ms:
                 living.append(entry)
             elif self._may_return(entry):
-                self._give_up(entry, EXPIRED)
+                self._dead_letter(entry, EXPIRED)
         return living
 
     def rewrite(self, entry: Entry, message: Message) -> None:
@@ -753,17 +754,17 @@ class EntryQueue(Queue):
 
     # -- exclusions ---------------------------------------------------------------------------------------------
 
-    def withhold(self, entries: list[Entry], context: object) -> None:
+    def requeue_excluding(self, entries: list[Entry], context: object) -> None:
         # What is behind them in their groups would overtake them.
         if self.gone or self.groups is not None:
             self.requeue(entries)
             return
         back = self._returned(entries, self.settings.pauses_failed, 1)
-        self._excluded().wait(back, (context,))
+        self._excluded().withhold(back, (context,))
         self.touch()
 
-    def bar(self, entry: Entry, context: object) -> None:
-        """An acquired entry, which is about to come back, is not for consumers of this context until it is gone."""
+    def exclude(self, entry: Entry, context: object) -> None:
+        """Until it is gone, an acquired entry, which is about to come back, is not for consumers of this context."""
         # In a group, what is behind it would overtake it.
         if self.groups is None:
             self._excluded().exclude(entry, context)
@@ -778,7 +779,7 @@ class EntryQueue(Queue):
             self._exclusions = None
         self._arrange()
 
-    def release(self, context: object) -> None:
+    def context_ended(self, context: object) -> None:
         if self._exclusions is not None:
             free = self._exclusions.context_ended(context)
             if not self.gone:
@@ -794,9 +795,9 @@ class EntryQueue(Queue):
         count = len(entries) + self.store.count
         WORK.spent += count
         for entry in entries:
-            self._give_up(entry, DELETED)
+            self._dead_letter(entry, DELETED)
         while self.store.count > 0:
-            self._give_up(self._take(), DELETED)
+            self._dead_letter(self._take(), DELETED)
         return count
 
     def purge(self) -> int:

@@ -21,7 +21,7 @@ from flintmq.broker.queue.features import SETTLEMENT, Feature
 # If fewer entries come than this part of those that wait, each is inserted, instead of sorting all of them.
 _SORT_DIVISOR: Final = 16
 
-_Waiting = tuple[Entry, tuple[object, ...]]
+_Withheld = tuple[Entry, tuple[object, ...]]
 
 
 @final
@@ -33,7 +33,7 @@ class Exclusions(Feature):
         # The contexts that an entry excludes until it leaves the queue, by its number.
         self._contexts: dict[int, tuple[object, ...]] = {}
         # Ready entries in order, each with the contexts that must not have it.
-        self._waiting: list[_Waiting] = []
+        self._withheld: list[_Withheld] = []
         # How many of these, from the first on, were offered by dispatches that had no time for the others.
         self._offered = 0
         # Consumers to whom all of these were offered: they could take something after each of those dispatches.
@@ -46,11 +46,11 @@ class Exclusions(Feature):
 
     @property
     def is_empty(self) -> bool:
-        return not self._contexts and not self._waiting
+        return not self._contexts and not self._withheld
 
     @property
-    def waiting_count(self) -> int:
-        return len(self._waiting)
+    def withheld_count(self) -> int:
+        return len(self._withheld)
 
     # -- contexts -----------------------------------------------------------------------------------------------
 
@@ -77,20 +77,20 @@ class Exclusions(Feature):
                 else:
                     del self._contexts[seq]
         free: list[Entry] = []
-        kept: list[_Waiting] = []
-        for entry, contexts in self._waiting:
+        kept: list[_Withheld] = []
+        for entry, contexts in self._withheld:
             others = _without(contexts, context)
             if others:
                 kept.append((entry, others))
             else:
                 free.append(entry)
-        self._waiting = kept
+        self._withheld = kept
         # Others may have them now: all are offered again, from the first on.
         self._offered = 0
         self._changed()
         return free
 
-    # -- entries that wait --------------------------------------------------------------------------------------
+    # -- withheld entries --------------------------------------------------------------------------------------
 
     def keep_back(self, entries: list[Entry]) -> list[Entry]:
         """Let entries wait that not every consumer may have; returns the others."""
@@ -100,29 +100,29 @@ class Exclusions(Feature):
             if contexts is None:
                 free.append(entry)
             else:
-                self.wait([entry], contexts)
+                self.withhold([entry], contexts)
         return free
 
-    def wait(self, entries: list[Entry], contexts: tuple[object, ...]) -> None:
+    def withhold(self, entries: list[Entry], contexts: tuple[object, ...]) -> None:
         """Entries wait for a consumer of any other context."""
         if self._offered > 0:
-            end = self._waiting[self._offered - 1][0].position
+            end = self._withheld[self._offered - 1][0].position
             for entry in entries:
                 if entry.position < end:
                     # It comes to stand among those that were offered.
                     self._is_behind = True
-        if len(entries) * _SORT_DIVISOR < len(self._waiting):
+        if len(entries) * _SORT_DIVISOR < len(self._withheld):
             for entry in entries:
-                insort(self._waiting, (entry, contexts), key=_position)
+                insort(self._withheld, (entry, contexts), key=_position)
         else:
-            self._waiting.extend([(entry, contexts) for entry in entries])
-            self._waiting.sort(key=_position)
+            self._withheld.extend([(entry, contexts) for entry in entries])
+            self._withheld.sort(key=_position)
 
     def take(self, context: object | None) -> Entry | None:
         """Take the oldest entry that this context may have."""
-        for at, (entry, contexts) in enumerate(self._waiting):
+        for at, (entry, contexts) in enumerate(self._withheld):
             if context not in contexts:
-                del self._waiting[at]
+                del self._withheld[at]
                 if at < self._offered:
                     self._offered -= 1
                 return entry
@@ -130,24 +130,24 @@ class Exclusions(Feature):
 
     def take_all(self) -> list[Entry]:
         """Take all entries that wait: the queue is purged, or deleted."""
-        entries = [entry for entry, _ in self._waiting]
-        self._waiting = []
+        entries = [entry for entry, _ in self._withheld]
+        self._withheld = []
         self._offered = 0
         return entries
 
     def take_expired(self, now_ms: i64) -> list[Entry]:
         """Take those whose time to live is over."""
         gone: list[Entry] = []
-        kept: list[_Waiting] = []
+        kept: list[_Withheld] = []
         offered = self._offered
-        for at, each in enumerate(self._waiting):
+        for at, each in enumerate(self._withheld):
             if each[0].expires_ms != 0 and each[0].expires_ms <= now_ms:
                 gone.append(each[0])
                 if at < offered:
                     self._offered -= 1
             else:
                 kept.append(each)
-        self._waiting = kept
+        self._withheld = kept
         return gone
 
     # -- dispatch -----------------------------------------------------------------------------------------------
@@ -162,12 +162,12 @@ class Exclusions(Feature):
             return False
         self._begin(takers)
         others: dict[tuple[object, ...], list[Consumer]] = {}
-        waiting = self._waiting
-        at = min(self._offered, len(waiting))
-        kept = waiting[:at]
+        withheld = self._withheld
+        at = min(self._offered, len(withheld))
+        kept = withheld[:at]
         enough = WORK.spent + DISPATCH_BURST_MESSAGES
-        while at < len(waiting) and WORK.spent < enough:
-            entry, contexts = waiting[at]
+        while at < len(withheld) and WORK.spent < enough:
+            entry, contexts = withheld[at]
             at += 1
             if contexts not in others:
                 others[contexts] = [consumer for consumer in takers if consumer.context not in contexts]
@@ -178,14 +178,14 @@ class Exclusions(Feature):
                     break
             else:
                 kept.append((entry, contexts))
-        self._waiting = kept + waiting[at:]
-        if at < len(waiting):
+        self._withheld = kept + withheld[at:]
+        if at < len(withheld):
             self._offered = len(kept)
             self._interrupt(takers)
             return True
         self._offered = 0
         self._offered_to = {}
-        if not self._waiting:
+        if not self._withheld:
             self._changed()
         return False
 
@@ -212,5 +212,5 @@ def _without(contexts: tuple[object, ...], context: object) -> tuple[object, ...
     return tuple([other for other in contexts if other is not context])
 
 
-def _position(waiting: _Waiting) -> int:
-    return waiting[0].position
+def _position(withheld: _Withheld) -> int:
+    return withheld[0].position

@@ -66,14 +66,14 @@ class Outcome:
                 if self.delivery_failed:
                     queue.reject(entry)
                 else:
-                    queue.give_up(entry)
+                    queue.dead_letter(entry)
                 return
             if self.undeliverable_here and context is not None and isinstance(queue, EntryQueue):
-                queue.bar(entry, context)
+                queue.exclude(entry, context)
             if self.delivery_failed:
                 queue.fail([entry])
             else:
-                queue.put_back([entry])
+                queue.release([entry])
 
 
 ACCEPTED: Final = Outcome(_ACCEPT)

@@ -357,13 +357,13 @@ class SourceTerminus(Terminus, EntryHolder):
             self._drop(held)
             back.setdefault(held.queue, []).append(held.entry)
         for queue, entries in back.items():
-            queue.put_back(entries)
+            queue.release(entries)
 
     def discard(self) -> None:
         super().discard()
         for queue in self._queues:
             queue.hold_no_more_for(self)
-            queue.release(self)
+            queue.context_ended(self)
         self._queues = {}
 
     def queue_gone(self, queue: Queue) -> None:
@@ -465,7 +465,7 @@ class SourceTerminus(Terminus, EntryHolder):
         self._found = {}
         for held in self._replaced:
             self._drop(held)
-            held.queue.put_back([held.entry])
+            held.queue.release([held.entry])
         self._replaced = []
 
 

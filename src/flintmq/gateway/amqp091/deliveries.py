@@ -265,7 +265,7 @@ class Deliveries(Outflow):
             if not failed:
                 queue.requeue(returned)
             elif self._owner.vhost.dialect.withholds_rejected:
-                queue.withhold(returned, self)
+                queue.requeue_excluding(returned, self)
                 self._withholding[queue] = None
             else:
                 queue.fail(returned)
@@ -346,7 +346,7 @@ class Deliveries(Outflow):
             consumer.queue.unsubscribe(consumer)
         self.requeue(self.unacked.take_all())
         for queue in self._withholding:
-            queue.release(self)
+            queue.context_ended(self)
         return consumers
 
 

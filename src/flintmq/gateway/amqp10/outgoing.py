@@ -502,7 +502,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
             self._give_back(self.link.take_unsettled())
             if terminus is not None:
                 terminus.expire()
-            self.queue.release(self)
+            self.queue.context_ended(self)
         session.vhost.unsubscribe(self.queue, consumer)
         if terminus is None:
             leave(self._node, self)
@@ -528,7 +528,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
                 else:
                     self.apply(delivery.tag, entry, self.default_outcome)
         if entries:
-            self.queue.put_back(entries)
+            self.queue.release(entries)
 
 
 @final

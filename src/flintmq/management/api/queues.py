@@ -265,12 +265,12 @@ async def _get(call: Call) -> Response:
     except BaseException:
         # Nobody has seen the messages, so they go back, whatever the ackmode.
         call.node.now_ms()
-        queue.put_back(taken)
+        queue.release(taken)
         raise
     call.node.now_ms()
     if given.ackmode == "ack_requeue_true":
         # Reading is not a failed delivery, so it does not count towards a delivery limit.
-        queue.put_back(taken)
+        queue.release(taken)
     elif given.ackmode == "reject_requeue_true":
         queue.requeue(taken)
     else:

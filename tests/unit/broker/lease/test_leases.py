@@ -378,7 +378,7 @@ def test_what_is_released_is_back_in_its_place() -> None:
     entry = world.queue.get()
     assert entry is not None
     assert (entry.message.body, entry.redelivered, entry.returns) == (b"b", True, 0)
-    world.queue.put_back([entry])
+    world.queue.release([entry])
     assert world.taken() == ["b", "c", "d"]
     assert (world.notes, world.storage.memory_definitions.leases, len(world.leases)) == (0, {}, 0)
     assert world.lease().next == 0
@@ -463,7 +463,7 @@ def test_a_restart_finds_what_was_leased() -> None:
     world.put("a", "b", "c", "d")
     entry = world.queue.get()
     assert entry is not None
-    world.queue.put_back([entry])
+    world.queue.release([entry])
     lease = world.lease(2)
     lease.extend(lease.epoch, 1, 0)
     lease.settle(lease.epoch, 0)

@@ -128,9 +128,9 @@ def test_what_is_withheld_no_more_makes_the_oldest_go() -> None:
     queue = make(max_length=1)
     channel = object()
     publish(queue, "a")
-    queue.withhold([take(queue)], channel)
+    queue.requeue_excluding([take(queue)], channel)
     publish(queue, "b")
-    queue.release(channel)
+    queue.context_ended(channel)
     assert ready(queue) == ["b"]
 
 
@@ -235,7 +235,7 @@ def test_what_is_withheld_does_not_stand_in_the_way() -> None:
     taker.context = taker
     publish(queue, "a")
     queue.dispatch()
-    queue.withhold(taker.taken, taker)
+    queue.requeue_excluding(taker.taken, taker)
     assert at_once(queue, "b") == ROUTED
 
 

@@ -128,13 +128,13 @@ def test_undeliverable_here() -> None:
     third = Link(world.queue)
     assert third.next() is not None
     third.settle(RELEASED)
-    world.queue.release(second)
+    world.queue.context_ended(second)
     assert first.next() is None
     entry = second.next()
     assert entry is not None
     assert entry.returns == 1
     second.settle(RELEASED)
-    world.queue.release(first)
+    world.queue.context_ended(first)
     assert first.next() is not None
     first.settle(ACCEPTED)
     assert world.queue.message_count == 0

@@ -26,12 +26,12 @@ def test_the_oldest_is_in_front_however_it_came() -> None:
     """Alone, with many others, or with few beside many that are there."""
     withheld = Exclusions(lambda: None)
     entries = [Entry(message("m"), number) for number in range(1000)]
-    withheld.wait(entries[1:900:2], ("a",))
-    withheld.wait([entries[0]], ("b",))
-    withheld.wait(entries[2:40:2], ("c",))
-    withheld.wait(entries[40:900:2], ("a",))
-    withheld.wait(entries[900:], ("a",))
-    assert [entry for entry, _ in withheld._waiting] == entries
+    withheld.withhold(entries[1:900:2], ("a",))
+    withheld.withhold([entries[0]], ("b",))
+    withheld.withhold(entries[2:40:2], ("c",))
+    withheld.withhold(entries[40:900:2], ("a",))
+    withheld.withhold(entries[900:], ("a",))
+    assert [entry for entry, _ in withheld._withheld] == entries
     assert withheld.take("b") is entries[1]
     assert withheld.take("a") is entries[0]
 
@@ -45,7 +45,7 @@ def test_consumers_are_not_asked_about_each_message_they_rejected() -> None:
         queue.enqueue(message(str(number)))
     queue.dispatch()
     rejecters[0].credit = 1
-    queue.withhold(rejecters[0].taken, "rejecters")
+    queue.requeue_excluding(rejecters[0].taken, "rejecters")
     for rejecter in rejecters[1:]:
         queue.subscribe(rejecter, {})
     for rejecter in rejecters:
@@ -67,7 +67,7 @@ def test_what_is_withheld_lives_no_longer_for_that() -> None:
     for number in range(2):
         queue.enqueue(message(str(number)))
     queue.dispatch()
-    queue.withhold(rejecter.taken, "rejecter")
+    queue.requeue_excluding(rejecter.taken, "rejecter")
     tick.now_ms = 11
     assert queue.get("other") is None
     assert queue.message_count == 0
@@ -83,7 +83,7 @@ def test_to_offer_what_is_withheld_has_a_bound() -> None:
         queue.enqueue(message(str(number)))
     while queue.dispatch():
         pass
-    queue.withhold(rejecter.taken, "rejecter")
+    queue.requeue_excluding(rejecter.taken, "rejecter")
     other = Counting(100_000, "other")
     queue.subscribe(other, {})
     spent = []
@@ -105,7 +105,7 @@ def _rejected(count: int) -> tuple[ClassicQueue, Taker]:
         queue.enqueue(message(str(number)))
     _run(queue)
     rejecter.credit = 1
-    queue.withhold(rejecter.taken, "rejecter")
+    queue.requeue_excluding(rejecter.taken, "rejecter")
     return queue, rejecter
 
 
@@ -150,7 +150,7 @@ def test_what_is_rejected_while_they_are_offered_is_offered() -> None:
     queue.subscribe(other, {})
     assert _once(queue)
     assert other.bodies == ["0"]
-    queue.withhold(other.taken, "other")
+    queue.requeue_excluding(other.taken, "other")
     _run(queue)
     assert rejecter.bodies[-1] == "0"
     assert rejecter.credit == 0
@@ -161,12 +161,12 @@ def test_what_is_taken_out_moves_those_that_are_offered_next() -> None:
     withheld = Exclusions(lambda: None)
     entries = [Entry(message("m"), number) for number in range(10)]
     entries[1].expires_ms = entries[8].expires_ms = 5
-    withheld.wait(entries[:9], ("a",))
-    withheld.wait(entries[9:], ("a", "b"))
+    withheld.withhold(entries[:9], ("a",))
+    withheld.withhold(entries[9:], ("a", "b"))
     withheld._offered = 5
     assert withheld.take_expired(5) == [entries[1], entries[8]]
-    assert withheld._waiting[withheld._offered][0] is entries[5]
+    assert withheld._withheld[withheld._offered][0] is entries[5]
     assert withheld.take("b") is entries[0]
-    assert withheld._waiting[withheld._offered][0] is entries[5]
+    assert withheld._withheld[withheld._offered][0] is entries[5]
     withheld.context_ended("b")
     assert withheld._offered == 0
