@@ -7,20 +7,20 @@ from mypy_extensions import i64
 from flintmq.broker.fields import Field, key_of
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.consumer import Consumer
-from flintmq.broker.queue.lanes import Bucket, Lane, Place
+from flintmq.broker.queue.ready_index import OfferIndex, ReadyIndex, Slot
 
 
 @final
-class Sequence(Lane):
-    """The ready entries of a group that suit the same consumers; the first of them alone is `offered`."""
+class Sequence(ReadyIndex):
+    """The ready entries of a group that match the same consumers; the first of them alone is `offered`."""
 
-    def __init__(self, home: Bucket) -> None:
+    def __init__(self, home: OfferIndex) -> None:
         super().__init__()
         self.home = home
-        self.offered: Place | None = None
+        self.offered: Slot | None = None
 
-    def holds(self, place: Place) -> bool:
-        return place.is_here and place.home is self.home
+    def holds(self, slot: Slot) -> bool:
+        return slot.is_here and slot.home is self.home
 
 
 @final
@@ -34,13 +34,13 @@ class Group:
         self.held: i64 = 0
         self.holder: Consumer | None = None
 
-    def push(self, place: Place) -> None:
+    def push(self, slot: Slot) -> None:
         for sequence in self.sequences:
-            if sequence.home is place.home:
-                sequence.push(place, place.rank)
+            if sequence.home is slot.home:
+                sequence.push(slot, slot.rank)
                 return
-        made = Sequence(place.home)
-        made.push(place, place.rank)
+        made = Sequence(slot.home)
+        made.push(slot, slot.rank)
         self.sequences.append(made)
 
 
@@ -58,7 +58,7 @@ class Groups:
         return len(self._by_name)
 
     def find(self, entry: Entry) -> Group | None:
-        """The group an entry is of; None where it is of none."""
+        """Return the group of an entry, and make it if it is new; None if the entry has no group."""
         name = key_of(self._field, entry.message)
         if name is None:
             return None
@@ -69,7 +69,7 @@ class Groups:
         return group
 
     def known(self, entry: Entry) -> Group | None:
-        """The same, where None also says that nothing else of the group is here."""
+        """Return the group of an entry; None also if nothing else of the group is on the queue."""
         name = key_of(self._field, entry.message)
         return None if name is None else self._by_name.get(name)
 

@@ -1,12 +1,13 @@
-"""Ready entries that not every consumer is to have: those of choosy consumers, and those of message groups.
+"""A store of ready entries that not every consumer may have, because consumers have filters, or entries have groups.
 
-What comes goes to the tail, unlooked at. When a consumer could take something and nothing is on offer for it, entries
-from there are asked, once, which choosy consumers they suit, and get their place in the bucket of these. Consumers find
-the first of each bucket, so an entry that nobody suits, or nobody has credit for, holds up none but those behind it
-in its bucket; and no entry is asked again, but for a consumer that came later.
+An entry that comes goes to the tail, and no consumer is asked about it yet. When a consumer could take something and is
+offered nothing, some entries of the tail are compared, once, with the filters of all consumers; each gets a slot in the
+index of those that it matches. A consumer finds the first slot of each index. So an entry that matches no consumer, or
+none with credit, delays only entries behind it in its index, and no entry is compared again, except with consumers that
+came later.
 
-Of a group's entries in one bucket the first alone is on offer. While somebody has unsettled entries of the group it is
-on offer to that consumer only, in a bucket of its own.
+Of the entries of a group in one index only the first is offered. While a consumer has unsettled entries of the group,
+it is offered to that consumer alone, in an index of its own.
 """
 
 from collections import deque
@@ -22,26 +23,26 @@ from flintmq.broker.message import ACQUIRED, READY, REMOVED, Entry, Message
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.features import SETTLEMENT, Feature
 from flintmq.broker.queue.groups import Group, Groups
-from flintmq.broker.queue.lanes import Bucket, Place, Present
 from flintmq.broker.queue.levels import Levels
 from flintmq.broker.queue.ready import Fifo, Priorities, Ready, ranked
+from flintmq.broker.queue.ready_index import DropIndex, OfferIndex, Slot
 from flintmq.broker.queue.round_robin import RoundRobin
 
 # Entries looked at before consumers are offered what was found.
 _LOOK_AHEAD_ENTRIES: Final = 64
-# Before all places.
+# Before all slots.
 _NOWHERE: Final = -1
-# The version of buckets that are one consumer's own.
+# The version of indexes that are one consumer's own.
 _LASTING: Final = -1
-# Places that are gone are shown to newcomers no more when there are more of them than this, and than others.
-_GONE_PLACES_MAX: Final = 1024
-# Empty buckets are let go of when there are more of them than this, and than others.
-_EMPTY_BUCKETS_MAX: Final = 64
+# Slots that are gone are shown to newcomers no more when there are more of them than this, and than others.
+_GONE_SLOTS_MAX: Final = 1024
+# Empty indexes are let go of when there are more of them than this, and than others.
+_EMPTY_INDEXES_MAX: Final = 64
 
 
 @final
 class _Newcomer:
-    """A choosy consumer that is yet to see the places from `at` up to `end`, and gets nothing until it has."""
+    """A filtered consumer that is yet to see the slots from `at` up to `end`, and gets nothing until it has."""
 
     def __init__(self, consumer: Consumer, end: i64) -> None:
         self.consumer = consumer
@@ -63,29 +64,29 @@ class Matching(Ready, Feature):
         self._levels = levels
         self._groups = groups
         self._touch = touch
-        self._places: dict[int, Place] = {}
-        self._buckets: list[Bucket] = []
-        self._by_members: dict[tuple[Consumer, ...], Bucket] = {}
-        self._buckets_max: i64 = _EMPTY_BUCKETS_MAX
+        self._slots: dict[int, Slot] = {}
+        self._indexes: list[OfferIndex] = []
+        self._by_members: dict[tuple[Consumer, ...], OfferIndex] = {}
+        self._indexes_max: i64 = _EMPTY_INDEXES_MAX
         # What consumers are offered of the groups they hold; None stands for basic.get.
-        self._own: dict[Consumer | None, Bucket] = {}
-        # Made when the first entry has to be dropped: places by the order in which that is done.
-        self._drops: Present | None = None
-        # All that may be given something; those of them that are not choosy; and the version of this.
+        self._own: dict[Consumer | None, OfferIndex] = {}
+        # Made when the first entry has to be dropped: slots by the order in which that is done.
+        self._drops: DropIndex | None = None
+        # All that may be given something; those of them that are not filtered; and the version of this.
         self._consumers: list[Consumer] = []
         self._plain: list[Consumer] = []
         self._version: i64 = 0
-        self._choosy: list[Consumer] = []
+        self._filtered: list[Consumer] = []
         self._newcomers: deque[_Newcomer] = deque()
-        # What these are shown, while there are any: all places there were, and those made since.
-        self._shown: list[Place] = []
-        # While entries are given out: the buckets that have something, by the first of it.
-        self._offers: list[tuple[int, int, int, Bucket]] = []
+        # What these are shown, while there are any: all slots there were, and those made since.
+        self._shown: list[Slot] = []
+        # While entries are given out: the indexes that have something, by the first of it.
+        self._offers: list[tuple[int, int, int, OfferIndex]] = []
         self._is_offering = False
         self._offered = 0
         self._budget: i64 = 0
-        self._chosen: Place | None = None
-        # The last place of what came back and was not looked at again; it goes before what has been.
+        self._chosen: Slot | None = None
+        # The last slot of what came back and was not looked at again; it goes before what has been.
         self._returned_until: i64 = _NOWHERE
 
     # -- consumers ----------------------------------------------------------------------------------------------
@@ -93,31 +94,31 @@ class Matching(Ready, Feature):
     @property
     def is_needed(self) -> bool:
         """Whether an ordinary store would not do."""
-        return bool(self._choosy) or self._groups is not None
+        return bool(self._filtered) or self._groups is not None
 
     def join(self, consumer: Consumer, consumers: list[Consumer]) -> None:
         """A consumer came; `consumers` are all that may be given something."""
         if consumer.is_filtered:
-            self._choosy.append(consumer)
+            self._filtered.append(consumer)
             if not self._newcomers:
-                self._shown = list(self._places.values())
+                self._shown = list(self._slots.values())
             if self._shown:
                 self._newcomers.append(_Newcomer(consumer, len(self._shown)))
         self.serve(consumers)
 
     def leave(self, consumer: Consumer, consumers: list[Consumer]) -> None:
         """A consumer went; what it holds of groups it holds until that is settled or comes back."""
-        if consumer in self._choosy:
-            self._choosy.remove(consumer)
+        if consumer in self._filtered:
+            self._filtered.remove(consumer)
             self._newcomers = deque([each for each in self._newcomers if each.consumer is not consumer])
             if not self._newcomers:
                 self._shown = []
             self._by_members = {}
-            for bucket in self._buckets:
-                if consumer in bucket.members:
-                    bucket.members = tuple([member for member in bucket.members if member is not consumer])
-                # Two buckets may have the same members from now on; new places are at home in the first.
-                self._by_members.setdefault(bucket.members, bucket)
+            for index in self._indexes:
+                if consumer in index.members:
+                    index.members = tuple([member for member in index.members if member is not consumer])
+                # Two indexes may have the same members from now on; new slots are at home in the first.
+                self._by_members.setdefault(index.members, index)
         self._own.pop(consumer, None)
         self.serve(consumers)
 
@@ -128,89 +129,89 @@ class Matching(Ready, Feature):
         self._version += 1
         self._let_go_of_empty()
 
-    def _round_robin(self, bucket: Bucket) -> RoundRobin:
-        """The consumers that may have what is in a bucket."""
-        if bucket.version != self._version and bucket.version != _LASTING:
-            bucket.version = self._version
+    def _round_robin(self, index: OfferIndex) -> RoundRobin:
+        """The round robin of the consumers that may have what is in an index."""
+        if index.version != self._version and index.version != _LASTING:
+            index.version = self._version
             late = [newcomer.consumer for newcomer in self._newcomers]
-            choosy = [each for each in bucket.members if each not in late and self._may_have(each)]
-            bucket.turns = RoundRobin(sorted([*self._plain, *choosy], key=_precedence))
-        return bucket.turns
+            filtered = [each for each in index.members if each not in late and self._may_have(each)]
+            index.turns = RoundRobin(sorted([*self._plain, *filtered], key=_precedence))
+        return index.turns
 
     def _may_have(self, consumer: Consumer) -> bool:
         """False for one that waits while another is the single active one."""
         return len(self._consumers) > 1 or consumer in self._consumers
 
     def _let_go_of_empty(self) -> None:
-        self._buckets = [bucket for bucket in self._buckets if bucket.size > 0]
-        self._buckets_max = 2 * len(self._buckets) + _EMPTY_BUCKETS_MAX
+        self._indexes = [index for index in self._indexes if index.size > 0]
+        self._indexes_max = 2 * len(self._indexes) + _EMPTY_INDEXES_MAX
         self._by_members = {}
-        for bucket in self._buckets:
-            self._by_members.setdefault(bucket.members, bucket)
+        for index in self._indexes:
+            self._by_members.setdefault(index.members, index)
 
-    def _bucket(self, members: tuple[Consumer, ...]) -> Bucket:
+    def _index(self, members: tuple[Consumer, ...]) -> OfferIndex:
         found = self._by_members.get(members)
         if found is None:
-            if len(self._buckets) >= self._buckets_max:
+            if len(self._indexes) >= self._indexes_max:
                 self._let_go_of_empty()
-            found = Bucket(members)
-            self._buckets.append(found)
+            found = OfferIndex(members)
+            self._indexes.append(found)
             self._by_members[members] = found
         return found
 
-    def _own_bucket(self, consumer: Consumer | None) -> Bucket | None:
+    def _own_index(self, consumer: Consumer | None) -> OfferIndex | None:
         """What a consumer is offered of its groups; None for one that has gone."""
         found = self._own.get(consumer)
         if found is None and (consumer is None or consumer in self._consumers):
-            found = Bucket(())
+            found = OfferIndex(())
             found.version = _LASTING
             if consumer is not None:
                 found.turns = RoundRobin([consumer])
             self._own[consumer] = found
         return found
 
-    # -- places -------------------------------------------------------------------------------------------------
+    # -- slots --------------------------------------------------------------------------------------------------
 
     def _settle_in(self, entry: Entry) -> None:
-        """Find out whom an entry suits, and give it its place."""
+        """Find out which consumers an entry matches, and give it a slot."""
         message = entry.message
         members = self._members(message)
         group = self._groups.find(entry) if self._groups is not None else None
-        place = Place(entry, -self._levels.of(message.options), self._bucket(members), group)
-        place.home.size += 1
-        self._places[int(entry.seq)] = place
+        slot = Slot(entry, -self._levels.of(message.options), self._index(members), group)
+        slot.home.size += 1
+        self._slots[int(entry.seq)] = slot
         if self._newcomers:
-            self._show(place)
+            self._show(slot)
         if self._drops is not None:
-            self._drops.push(place, -place.rank)
+            self._drops.push(slot, -slot.rank)
         if group is None:
-            self._offer(place, place.home)
+            self._offer(slot, slot.home)
         else:
             group.waiting += 1
-            group.push(place)
+            group.push(slot)
             self._offer_first(group)
 
     def _members(self, message: Message) -> tuple[Consumer, ...]:
-        """The choosy consumers that it suits; what is asked beyond the limit of a message's work is unknown."""
+        """The filtered consumers that a message matches; beyond the limit of its work, a condition is unknown."""
         before = WORK.begin(MESSAGE_WORK_UNITS)
         try:
-            return tuple([consumer for consumer in self._choosy if consumer.matches(message)])
+            return tuple([consumer for consumer in self._filtered if consumer.matches(message)])
         finally:
             WORK.end(before)
 
-    def _is_suited(self, message: Message, consumer: Consumer) -> bool:
+    def _matches(self, message: Message, consumer: Consumer) -> bool:
         before = WORK.begin(MESSAGE_WORK_UNITS)
         try:
             return consumer.matches(message)
         finally:
             WORK.end(before)
 
-    def _show(self, place: Place) -> None:
-        """Newcomers that come after this place have to see it."""
+    def _show(self, slot: Slot) -> None:
+        """Newcomers that come after this slot have to see it."""
         shown = self._shown
-        shown.append(place)
-        if len(shown) > 2 * len(self._places) + _GONE_PLACES_MAX:
-            kept: list[Place] = []
+        shown.append(slot)
+        if len(shown) > 2 * len(self._slots) + _GONE_SLOTS_MAX:
+            kept: list[Slot] = []
             moved: list[int] = []
             for each in shown:
                 moved.append(len(kept))
@@ -222,15 +223,15 @@ class Matching(Ready, Feature):
                 newcomer.end = moved[newcomer.end]
             self._shown = kept
 
-    def _offer(self, place: Place, bucket: Bucket) -> None:
-        place.offer = bucket
-        bucket.push(place, place.rank)
-        if self._is_offering and bucket.first() is place:
-            self._list(bucket, place)
+    def _offer(self, slot: Slot, index: OfferIndex) -> None:
+        slot.offer = index
+        index.push(slot, slot.rank)
+        if self._is_offering and index.first() is slot:
+            self._list(index, slot)
 
-    def _list(self, bucket: Bucket, first: Place) -> None:
+    def _list(self, index: OfferIndex, first: Slot) -> None:
         self._offered += 1
-        heappush(self._offers, (int(first.rank), int(first.entry.position), self._offered, bucket))
+        heappush(self._offers, (int(first.rank), int(first.entry.position), self._offered, index))
 
     def _offer_first(self, group: Group) -> None:
         """Offer the first entry of each of a group's sequences to whoever may have it now, and no other."""
@@ -246,45 +247,45 @@ class Matching(Ready, Feature):
                 has_ended = True
                 continue
             sequence.offered = first
-            bucket = self._bucket_for(group, sequence.home)
-            if bucket is None:
+            index = self._index_for(group, sequence.home)
+            if index is None:
                 first.offer = None
-            elif first.offer is not bucket:
-                self._offer(first, bucket)
+            elif first.offer is not index:
+                self._offer(first, index)
         if has_ended:
             group.sequences = [sequence for sequence in group.sequences if sequence.offered is not None]
 
-    def _bucket_for(self, group: Group, home: Bucket) -> Bucket | None:
+    def _index_for(self, group: Group, home: OfferIndex) -> OfferIndex | None:
         """Where an entry with this home is offered, as far as its group is to be had."""
         if group.held == 0:
             return home
         holder = group.holder
         if holder is not None and holder.is_filtered and holder not in home.members:
             return None
-        return self._own_bucket(holder)
+        return self._own_index(holder)
 
-    def _vacate(self, place: Place) -> None:
+    def _vacate(self, slot: Slot) -> None:
         """An entry leaves: what is behind it in its group comes to the front."""
-        del self._places[int(place.entry.seq)]
-        place.is_here = False
-        place.offer = None
-        place.home.size -= 1
+        del self._slots[int(slot.entry.seq)]
+        slot.is_here = False
+        slot.offer = None
+        slot.home.size -= 1
         self.count -= 1
-        group = place.group
+        group = slot.group
         if group is not None:
             group.waiting -= 1
             self._offer_first(group)
 
-    def _move(self, place: Place, bucket: Bucket) -> None:
-        place.home.size -= 1
-        place.home = bucket
-        bucket.size += 1
-        group = place.group
+    def _move(self, slot: Slot, index: OfferIndex) -> None:
+        slot.home.size -= 1
+        slot.home = index
+        index.size += 1
+        group = slot.group
         if group is None:
-            self._offer(place, bucket)
+            self._offer(slot, index)
         else:
-            place.offer = None
-            group.push(place)
+            slot.offer = None
+            group.push(slot)
             self._offer_first(group)
 
     # -- what a store does --------------------------------------------------------------------------------------
@@ -296,20 +297,20 @@ class Matching(Ready, Feature):
 
     def peek(self) -> Entry | None:
         """What basic.get may have: nothing of a group that a consumer holds."""
-        place = self._first_for_get()
-        return None if place is None else place.entry
+        slot = self._first_for_get()
+        return None if slot is None else slot.entry
 
-    def _first_for_get(self) -> Place | None:
+    def _first_for_get(self) -> Slot | None:
         """None where as much as a dispatch may look at has nothing; the next one looks further."""
         self._budget = DISPATCH_BURST_MESSAGES
         self._look_at_returned()
         while True:
-            best: Place | None = None
+            best: Slot | None = None
             own = self._own.get(None)
-            for bucket in self._buckets if own is None else [*self._buckets, own]:
-                place = bucket.first()
-                if place is not None and (best is None or _order(place) < _order(best)):
-                    best = place
+            for index in self._indexes if own is None else [*self._indexes, own]:
+                slot = index.first()
+                if slot is not None and (best is None or _order(slot) < _order(best)):
+                    best = slot
             if best is not None and self._is_overtaking(best):
                 # Whoever asks again looks further.
                 return None
@@ -317,8 +318,8 @@ class Matching(Ready, Feature):
                 return best
             self._look_at(_LOOK_AHEAD_ENTRIES)
 
-    def _tail_goes_before(self, best: Place | None) -> bool:
-        """Whether the tail may have something to be had before the best of all places."""
+    def _tail_goes_before(self, best: Slot | None) -> bool:
+        """Whether the tail may have something to be had before the best of all slots."""
         if best is None:
             return self._tail.count > 0
         first = self._tail.peek() if self._is_ranked() else None
@@ -329,16 +330,16 @@ class Matching(Ready, Feature):
         return isinstance(self._tail, Priorities)
 
     def take(self) -> Entry:
-        place = self._first_for_get()
-        assert place is not None
-        return self._take(place, None, False)
+        slot = self._first_for_get()
+        assert slot is not None
+        return self._take(slot, None, False)
 
-    def _take(self, place: Place, holder: Consumer | None, no_ack: bool) -> Entry:
-        entry = place.entry
-        group = place.group
+    def _take(self, slot: Slot, holder: Consumer | None, no_ack: bool) -> Entry:
+        entry = slot.entry
+        group = slot.group
         if group is not None and self._groups is not None and not no_ack:
             self._groups.hold(group, entry, holder)
-        self._vacate(place)
+        self._vacate(slot)
         if group is not None and self._groups is not None:
             self._groups.forget_unused(group)
         entry.state = ACQUIRED
@@ -364,9 +365,9 @@ class Matching(Ready, Feature):
 
     def drop_candidate(self) -> Entry | None:
         if self._drops is None:
-            self._drops = Present()
-            for place in self._places.values():
-                self._drops.push(place, -place.rank)
+            self._drops = DropIndex()
+            for slot in self._slots.values():
+                self._drops.push(slot, -slot.rank)
         first = self._drops.first()
         last = self._tail.drop_candidate()
         if first is None or last is None:
@@ -393,21 +394,21 @@ class Matching(Ready, Feature):
             tail.give_back(behind)
 
     def remove(self, entry: Entry) -> None:
-        place = self._places.get(int(entry.seq))
-        if place is None:
+        slot = self._slots.get(int(entry.seq))
+        if slot is None:
             self._tail.remove(entry)
             self.count -= 1
             return
-        self._vacate(place)
-        if place.group is not None and self._groups is not None:
-            self._groups.forget_unused(place.group)
+        self._vacate(slot)
+        if slot.group is not None and self._groups is not None:
+            self._groups.forget_unused(slot.group)
         entry.state = REMOVED
 
     def entries(self) -> list[Entry]:
-        return [place.entry for place in sorted(self._places.values(), key=_order)] + self._tail.entries()
+        return [slot.entry for slot in sorted(self._slots.values(), key=_order)] + self._tail.entries()
 
     def loose(self) -> list[Entry]:
-        return [place.entry for place in self._places.values()]
+        return [slot.entry for slot in self._slots.values()]
 
     def parts(self) -> list[Fifo]:
         return self._tail.parts()
@@ -418,9 +419,9 @@ class Matching(Ready, Feature):
 
     def ordinary(self) -> Ready | None:
         """A store of all that is here, which anybody may have; None while making it would take too long."""
-        if len(self._places) > DISPATCH_BURST_MESSAGES:
+        if len(self._slots) > DISPATCH_BURST_MESSAGES:
             return None
-        self._tail.give_back([place.entry for place in self._places.values()])
+        self._tail.give_back([slot.entry for slot in self._slots.values()])
         return self._tail
 
     # -- dispatch -----------------------------------------------------------------------------------------------
@@ -433,20 +434,20 @@ class Matching(Ready, Feature):
         self._introduce()
         if self._can_take():
             self._look_at_returned()
-        for bucket in self._buckets:
-            self._begin_with(bucket)
-        for bucket in self._own.values():
-            self._begin_with(bucket)
+        for index in self._indexes:
+            self._begin_with(index)
+        for index in self._own.values():
+            self._begin_with(index)
         heapify(self._offers)
         if self._is_ranked() and self.is_needed and self._can_take():
             self._look_at(self._budget)
 
-    def _begin_with(self, bucket: Bucket) -> None:
-        if self._round_robin(bucket).consumers:
-            first = bucket.first()
+    def _begin_with(self, index: OfferIndex) -> None:
+        if self._round_robin(index).consumers:
+            first = index.first()
             if first is not None:
                 self._offered += 1
-                self._offers.append((int(first.rank), int(first.entry.position), self._offered, bucket))
+                self._offers.append((int(first.rank), int(first.entry.position), self._offered, index))
 
     def end(self) -> bool:
         """A dispatch ends; True when entries wait to be looked at that somebody may want."""
@@ -464,11 +465,11 @@ class Matching(Ready, Feature):
             newcomer = self._newcomers[0]
             consumer = newcomer.consumer
             while newcomer.at < newcomer.end and self._budget > least:
-                place = self._shown[newcomer.at]
+                slot = self._shown[newcomer.at]
                 newcomer.at += 1
                 spent: i64 = WORK.spent
-                if place.is_here and self._is_suited(place.entry.message, consumer):
-                    self._move(place, self._bucket((*place.home.members, consumer)))
+                if slot.is_here and self._matches(slot.entry.message, consumer):
+                    self._move(slot, self._index((*slot.home.members, consumer)))
                 self._budget -= 1 + WORK.spent - spent
             if newcomer.at == newcomer.end:
                 self._newcomers.popleft()
@@ -477,7 +478,7 @@ class Matching(Ready, Feature):
             self._shown = []
 
     def _look_at(self, most: i64) -> None:
-        """Give places to entries of the tail."""
+        """Give slots to entries of the tail."""
         tail = self._tail
         left = most
         while left > 0 and tail.count > 0:
@@ -489,7 +490,7 @@ class Matching(Ready, Feature):
         self._budget -= most - left
 
     def _look_at_returned(self) -> None:
-        """What came back goes before what has a place already."""
+        """What came back goes before what has a slot already."""
         while self._returned_until != _NOWHERE and self._budget > 0:
             first = self._tail.peek()
             if first is None or first.position > self._returned_until:
@@ -497,12 +498,12 @@ class Matching(Ready, Feature):
             else:
                 self._look_at(min(_LOOK_AHEAD_ENTRIES, self._budget))
 
-    def _is_overtaking(self, place: Place) -> bool:
+    def _is_overtaking(self, slot: Slot) -> bool:
         """Whether something came back that goes before this, and nobody was asked about again."""
         if self._returned_until == _NOWHERE:
             return False
         first = self._tail.peek()
-        return first is not None and first.position < place.entry.position
+        return first is not None and first.position < slot.entry.position
 
     def choose(self) -> Consumer | None:
         """The consumer that gets something next."""
@@ -517,31 +518,31 @@ class Matching(Ready, Feature):
     def _choose_offered(self) -> Consumer | None:
         offers = self._offers
         while offers:
-            rank, position, offered, bucket = offers[0]
-            place = bucket.first()
-            if place is None:
+            rank, position, offered, index = offers[0]
+            slot = index.first()
+            if slot is None:
                 heappop(offers)
                 continue
-            if place.rank != rank or place.entry.position != position:
-                heapreplace(offers, (int(place.rank), int(place.entry.position), offered, bucket))
+            if slot.rank != rank or slot.entry.position != position:
+                heapreplace(offers, (int(slot.rank), int(slot.entry.position), offered, index))
                 continue
-            if self._is_overtaking(place):
+            if self._is_overtaking(slot):
                 return None
-            entry = place.entry
-            consumer = self._round_robin(bucket).next_consumer(entry.message, entry.avoid)
+            entry = slot.entry
+            consumer = self._round_robin(index).next_consumer(entry.message, entry.avoid)
             if consumer is None:
                 # Nor will there be one for what is behind it, before this dispatch ends.
                 heappop(offers)
                 continue
-            self._chosen = place
+            self._chosen = slot
             return consumer
         return None
 
     def take_chosen(self, consumer: Consumer) -> Entry:
-        place = self._chosen
-        assert place is not None
+        slot = self._chosen
+        assert slot is not None
         self._chosen = None
-        return self._take(place, consumer, consumer.no_ack)
+        return self._take(slot, consumer, consumer.no_ack)
 
     def would_take(self, message: Message) -> bool:
         """Whether a consumer would be given this message now, after a dispatch that left nothing to give."""
@@ -561,5 +562,5 @@ def _precedence(consumer: Consumer) -> int:
     return -int(consumer.priority)
 
 
-def _order(place: Place) -> tuple[int, int]:
-    return int(place.rank), int(place.entry.position)
+def _order(slot: Slot) -> tuple[int, int]:
+    return int(slot.rank), int(slot.entry.position)

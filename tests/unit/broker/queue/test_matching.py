@@ -199,7 +199,7 @@ def test_get_takes_the_oldest() -> None:
 
 
 def test_many_consumers_that_came_and_went_leave_nothing() -> None:
-    """Buckets of consumers that are gone are let go of, whatever waits on the queue."""
+    """Indexes of consumers that are gone are let go of, whatever waits on the queue."""
     queue = make()
     fill(queue, "a", "b", "c")
     stays = Choosy("never")
@@ -211,8 +211,8 @@ def test_many_consumers_that_came_and_went_leave_nothing() -> None:
         queue.dispatch()
         queue.unsubscribe(choosy)
     assert queue._matching is not None
-    assert len(queue._matching._buckets) <= 3
-    assert all(set(bucket.members) <= {stays} for bucket in queue._matching._buckets)
+    assert len(queue._matching._indexes) <= 3
+    assert all(set(bucket.members) <= {stays} for bucket in queue._matching._indexes)
 
 
 def test_what_comes_back_does_not_overtake_what_was_not_looked_at() -> None:
