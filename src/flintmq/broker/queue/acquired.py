@@ -24,7 +24,7 @@ class Acquired:
         self._pages = pages
         self._block: list[Entry] = []
         self._block_bytes: i64 = 0
-        # Of the last run.
+        # The number behind the last run, and whether that run is counted as redelivered.
         self._following: i64 = -1
         self._sign: i64 = 0
 

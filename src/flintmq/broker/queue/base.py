@@ -18,7 +18,7 @@ from flintmq.broker.queue.settings import QueueSettings
 from flintmq.broker.queue.unused import Unused
 from flintmq.broker.tick import Tick
 
-# What a queue says to a message before it takes it.
+# Answers of a queue to a message, before it takes it.
 ADMITTED: Final = 0
 # Its publisher is to be told that the queue did not take it.
 REFUSED: Final = 1
@@ -73,7 +73,7 @@ class Queue(Outflow):
         self.durable = durable
         self.auto_delete = auto_delete
         self.owner = owner
-        # As declared; `settings` is what they come to together with policies.
+        # The arguments as declared; `settings` are the values that they have together with policies.
         self.arguments = arguments
         self.settings = QueueSettings({}, kind)
         # Sorted by priority, the highest first; with a single active one, that one before the others.
@@ -90,11 +90,11 @@ class Queue(Outflow):
         self._round_robin = RoundRobin(self.consumers)
         self._unused: Unused | None = None
         self._holders: dict[EntryHolder, None] = {}
-        # Of what is counted here, what went out by one protocol, by its name.
+        # The part of these counters that went out by one protocol, by the protocol's name.
         self.outflows: dict[str, Outflow] | None = None
         # Names that lease from it: nobody else has it to itself meanwhile.
         self.lease_count: i64 = 0
-        # Where it ends by itself.
+        # For a queue that ends by itself: what decides when.
         self.lifetime: Lifetime | None = None
         self.gone = False
 
@@ -313,7 +313,7 @@ class Queue(Outflow):
             self.tick.ready.append(self)
 
     def touch_in_turn(self) -> None:
-        """The same, before all queues that are only touched: the order of these calls is whose turn it is."""
+        """There may be something to deliver: look at it this tick, before queues that are only touched, in turn."""
         if not self._is_in_turn and self.consumers:
             self._is_in_turn = True
             self._is_ready = True
@@ -335,7 +335,7 @@ class Queue(Outflow):
             self.check_owner(connection)
 
     def check_owner(self, owner: object | None) -> None:
-        """The same for a redeclaration, which has to agree in whose queue it is; None: everybody's."""
+        """Raises ResourceLocked unless the queue is exclusive to `owner`, or to nobody if that is None."""
         if self.owner is not owner:
             raise ResourceLocked(
                 f"cannot obtain exclusive access to locked queue '{self.name}' in vhost '{self.vhost}'. It could be "

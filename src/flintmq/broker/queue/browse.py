@@ -111,7 +111,7 @@ class View(Queue, Feature):
     def _log_for_newcomer(self) -> _Log:
         if self._logs:
             youngest = self._logs[-1]
-            # What came back is on the queue beside those that were there, and have not left.
+            # Entries that came back are counted beside those that were there and have not left.
             if youngest.is_fresh and youngest.size - (self._left - youngest.left) == self._queue.message_count:
                 return youngest
         log = _Log(self._contents(), self._left)

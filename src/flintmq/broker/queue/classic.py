@@ -135,7 +135,7 @@ class ClassicQueue(EntryQueue):
         matching = self._matching
         if matching is None:
             matching = Matching(self.store, self._levels, self.groups, self.touch)
-            # Those that are there take anything.
+            # The consumers that are there have no filters.
             matching.serve(self._served())
             self._matching = matching
             self.store = matching
@@ -157,7 +157,7 @@ class ClassicQueue(EntryQueue):
         try:
             return self._dispatch()
         except InternalError as error:
-            # What is next cannot be read back into memory.
+            # The next entry cannot be read back into memory.
             for consumer in list(self.consumers):
                 consumer.failed(StorageError(str(error)))
             return False
@@ -173,7 +173,7 @@ class ClassicQueue(EntryQueue):
         if self._exclusions is not None and self._exclusions.withheld_count > 0:
             self._expire_withheld(self._exclusions)
             if self._offer_withheld(self._exclusions):
-                # What is behind them must not be before them.
+                # Entries behind the withheld ones must not overtake them.
                 return True
         if self._matching is not None:
             return self._dispatch_matching(self._matching)

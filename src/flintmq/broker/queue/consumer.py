@@ -34,7 +34,7 @@ class Consumer:
         # It was too long about a delivery, and gets nothing before it has settled that.
         self.is_late = False
         self.context: object | None = None
-        # Of a consumer that takes nothing: what it has been sent, on links before this one, too.
+        # For a consumer that takes nothing: what it has been sent, by earlier links too.
         self.seen: Seen | None = None
 
     @abstractmethod

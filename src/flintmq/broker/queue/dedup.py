@@ -24,7 +24,7 @@ from flintmq.broker.timers import NEVER, Timed
 
 PRODUCER_HEADER: Final = "x-producer-id"
 NUMBER_HEADER: Final = "x-producer-seq"
-# Of a message that is stored nowhere.
+# The number of a key under which no message is stored.
 _NONE: Final = -1
 _NUMBER_MAX: Final = 2**63 - 1
 _NOWHERE: Final = Address("", "")
@@ -63,7 +63,7 @@ class Dedup(Timed, Recoverable, Feature):
         # The longest known first.
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._seq: i64 = 0
-        # What was read last: each message is asked about twice on its way in.
+        # The message whose key was read last: each is asked about twice on its way in.
         self._message: Message | None = None
         self._key = ""
         self._number: i64 = 0
@@ -118,7 +118,7 @@ class Dedup(Timed, Recoverable, Feature):
         self._forget_later()
 
     def _recall(self, message: Message, since_ms: i64) -> None:
-        """The same at start-up, in whatever order: which is the oldest shows when all of them are back."""
+        """Remember a message without forgetting the oldest: at start-up they come in any order."""
         key = self._read(message)
         if not key:
             return

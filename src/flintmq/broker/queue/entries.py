@@ -84,7 +84,7 @@ class EntryQueue(Queue):
         self.next_seq: i64 = 0
         # Bytes of the bodies that are ready.
         self._bytes: i64 = 0
-        # Of a queue that survives a restart: messages that do not, in whatever state, and bytes of their bodies.
+        # For a queue that survives a restart: messages that do not, in any state, and bytes of their bodies.
         self._unkept: i64 = 0
         self._unkept_bytes: i64 = 0
         # Numbers that were given to no message that came, or to one that came before the start.
@@ -103,7 +103,7 @@ class EntryQueue(Queue):
         self._awaited_room: AwaitedRoom | None = None
         # The store, while not every consumer is to have every entry.
         self._matching: Matching | None = None
-        # What browsers consume from, while there are any.
+        # The queue that browsers consume from, while there are any.
         self._view: View | None = None
         # Features by the events that they have to hear of.
         self._on_coming: tuple[Feature, ...] = ()
@@ -268,7 +268,7 @@ class EntryQueue(Queue):
         settings = self.settings
         if not self._is_too_much(message):
             return ADMITTED
-        # What consumers would have taken by now in a shorter tick does not count.
+        # Entries that consumers would have taken by now in a shorter tick do not count.
         if self.takes_at_once(message) or not self._is_too_much(message):
             return ADMITTED
         if settings.overflow != DROP_HEAD:
@@ -401,7 +401,7 @@ class EntryQueue(Queue):
         self.sequence_owners = SequenceOwners()
         self.unpublished = seq
         self.settle_replaced()
-        # What consumers had before the restart is ready again.
+        # Entries that consumers had before the restart are ready again, so there may be too many.
         self.trim()
         if self.lifetime is not None:
             self.lifetime.restart()
@@ -415,7 +415,7 @@ class EntryQueue(Queue):
 
     def _due(self, entry: Entry) -> None:
         if self._expiry is not None:
-            # What is over by then goes before, so that it needs no other to go.
+            # Entries that have expired by then go first, so that no other has to make room.
             self._expiry.on_due(self.tick.now_ms - 1)
         if entry.expires_ms != 0 and entry.expires_ms <= self.tick.now_ms:
             # It came back, and its time to live has ended its pause.
@@ -686,7 +686,7 @@ class EntryQueue(Queue):
     def _returned(self, entries: list[Entry], pauses: bool, failures: i32) -> list[Entry]:
         """These came back after so many failures each; returns those that are to be tried again at once."""
         limit = self.settings.delivery_limit
-        # What is behind a paused one in its group would overtake it.
+        # Entries behind a paused one in its group would overtake it.
         pauses = pauses and self.groups is None
         back: list[Entry] = []
         for entry in entries:
@@ -755,7 +755,7 @@ class EntryQueue(Queue):
     # -- exclusions ---------------------------------------------------------------------------------------------
 
     def requeue_excluding(self, entries: list[Entry], context: object) -> None:
-        # What is behind them in their groups would overtake them.
+        # Entries behind them in their groups would overtake them.
         if self.gone or self.groups is not None:
             self.requeue(entries)
             return
@@ -765,7 +765,7 @@ class EntryQueue(Queue):
 
     def exclude(self, entry: Entry, context: object) -> None:
         """Until it is gone, an acquired entry, which is about to come back, is not for consumers of this context."""
-        # In a group, what is behind it would overtake it.
+        # Entries behind it in its group would overtake it.
         if self.groups is None:
             self._excluded().exclude(entry, context)
 
@@ -830,7 +830,7 @@ class EntryQueue(Queue):
                     self.journal.settle_runs(self.id, places.seqs, places.slots)
                     self.page_settled(page)
                 except InternalError:
-                    # Of a queue that is gone nothing comes back after a restart, whatever the journal has.
+                    # A restart brings back nothing of a deleted queue, whatever the journal still has.
                     if not self.gone:
                         raise
             self._paging.drop(page)

@@ -44,7 +44,7 @@ class Expiry(Timed, Feature):
         self._timers.at(entry.expires_ms, self)
 
     def left(self, entry: Entry) -> None:
-        # What comes back is added again.
+        # An entry that comes back is added again.
         self._entries.pop(int(entry.seq), None)
         if len(self._heap) > 2 * len(self._entries) + _STALE_TIMES_MAX:
             self._heap = [(int(kept.expires_ms), seq) for seq, kept in self._entries.items()]

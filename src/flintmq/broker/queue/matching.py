@@ -68,7 +68,7 @@ class Matching(Ready, Feature):
         self._indexes: list[OfferIndex] = []
         self._by_members: dict[tuple[Consumer, ...], OfferIndex] = {}
         self._indexes_max: i64 = _EMPTY_INDEXES_MAX
-        # What consumers are offered of the groups they hold; None stands for basic.get.
+        # The index of the groups that a consumer holds; None stands for basic.get.
         self._own: dict[Consumer | None, OfferIndex] = {}
         # Made when the first entry has to be dropped: slots by the order in which that is done.
         self._drops: DropIndex | None = None
@@ -78,7 +78,7 @@ class Matching(Ready, Feature):
         self._version: i64 = 0
         self._filtered: list[Consumer] = []
         self._newcomers: deque[_Newcomer] = deque()
-        # What these are shown, while there are any: all slots there were, and those made since.
+        # While there are newcomers, the slots to show them: all that there were, and those made since.
         self._shown: list[Slot] = []
         # While entries are given out: the indexes that have something, by the first of it.
         self._offers: list[tuple[int, int, int, OfferIndex]] = []
@@ -382,7 +382,7 @@ class Matching(Ready, Feature):
         for entry in entries:
             first = tail.first_in_line(entry)
             if first is not None and first.position < entry.position:
-                # What was not looked at yet must not be overtaken.
+                # Entries of the tail must not be overtaken.
                 behind.append(entry)
             elif WORK.spent - spent > DISPATCH_BURST_MESSAGES:
                 # To ask about all of them takes too long here: dispatches go on with that.

@@ -36,7 +36,7 @@ class Paging:
 
     def __init__(self, pages: Pages, left: "Callable[[Fifo, int], None]") -> None:
         self.pages = pages
-        # Where entries of the queue are that expire and are in memory.
+        # The queue's entries that expire and are in memory.
         self.expiry: Expiry | None = None
         # Off where somebody knows the queue's entries by their objects.
         self.is_on = True
@@ -118,7 +118,7 @@ class Paging:
             _, _, page, fifo = heappop(self._heap)
             try:
                 if page.is_gone or fifo.bring_forward(page):
-                    # What is in memory expires by itself.
+                    # Entries in memory expire without it.
                     continue
                 if self._look_at(page, fifo, expiry, now_ms):
                     fruitful += 1

@@ -7,7 +7,7 @@ from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import ADMITTED, REFUSED, Queue
 from flintmq.broker.queue.settings import REJECT_PUBLISH_DLX
 
-# What became of a published message. STORED ones are safe once the batch they are in is durable.
+# Outcomes of a published message. A STORED one is safe once the batch that it is in is durable.
 UNROUTED: Final = 0
 ROUTED: Final = 1
 STORED: Final = 2
@@ -54,14 +54,14 @@ def put(queues: list[Queue], message: Message, journal: Journal) -> int:
     if entries:
         journal.append(message, ids, entries)
         outcome = STORED
-    # What is taken back need not have been held by every queue that is asked for it.
+    # A message that is taken back need not have been on every queue that is asked for it.
     if is_turned_away and not (message.options.cancels and outcome == STORED):
         return TURNED_AWAY
     return outcome
 
 
 def put_at_once(queues: list[Queue], message: Message, journal: Journal) -> int:
-    """The same on those queues alone that have a consumer for it now (amqp-0-9-1 basic.publish.immediate)."""
+    """Put a message on the queues that have a consumer for it now (amqp-0-9-1 basic.publish.immediate)."""
     if not queues:
         return UNROUTED
     taking = [queue for queue in queues if queue.takes_at_once(message)]

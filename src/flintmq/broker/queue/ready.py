@@ -45,7 +45,7 @@ class Ready:
         """The entry that `take` would give."""
 
     def head(self) -> Entry | None:
-        """The same, left as it is, and only where that is known without reading a page or sorting what came back."""
+        """Return the entry that `take` would give, if it is known without reading a page or sorting; None otherwise."""
         return None
 
     def take_page(self, max_count: i64, max_bytes: i64) -> Page | None:
@@ -203,7 +203,7 @@ class Fifo(Ready):
             return None
         else:
             entry = self._back[0]
-        # What was taken out from the middle is rarely the first, and does not stay so for long.
+        # A removed entry is rarely the first, and does not stay so for long.
         return entry if entry.state == READY else None
 
     def take_page(self, max_count: i64, max_bytes: i64) -> Page | None:
@@ -241,7 +241,7 @@ class Fifo(Ready):
             for entry in returned:
                 insort(front, entry, at, key=_position_downwards)
             return
-        # What is newer than all of them stays where it is.
+        # Entries that are newer than all of these stay where they are.
         mixed = front[at:]
         mixed += returned
         mixed.sort(key=_position_downwards)

@@ -51,7 +51,7 @@ class QueueSettings:
         self.retry_multiplier: i64 = _number(table, "x-delayed-retry-multiplier")
         self.paused = table.get("x-paused") is True
         self.single_active = table.get("x-single-active-consumer") is True
-        # Of streams.
+        # Streams have these.
         self.max_age_ms: i64 = _age(table, "x-max-age")
         segment = _number(table, "x-stream-max-segment-size-bytes")
         self.segment_bytes: i64 = 0 if segment < 0 else max(segment, _SEGMENT_MIN_BYTES)

@@ -16,14 +16,14 @@ from flintmq.broker.queue.reader import Reader, stream_filter
 from flintmq.broker.tick import DurableReader, Tick
 from flintmq.broker.timers import Timed
 
-# What a consumer reads ahead of what it gets: a thousand of them hold 32 MiB, and one that reads all of a stream asks
-# the disk 32 times for a megabyte.
+# Bytes that a consumer reads ahead of what it gets: a thousand of them hold 32 MiB, and one that reads all of a stream
+# asks the disk 32 times for a megabyte.
 _AHEAD_BYTES: Final = 32 * 1024
 # Ages of messages are looked at when a file is begun, and this often beside that: a twentieth of the age, within these.
 _AGE_PARTS: Final = 20
 _AGE_CHECK_MIN_MS: Final = 1_000
 _AGE_CHECK_MAX_MS: Final = 60_000
-# Where there is more to remove than goes at once: removing takes the disk some tens of milliseconds.
+# The pause while there is more to remove than goes at once: removing takes the disk some tens of milliseconds.
 _RETIRE_PAUSE_MS: Final = 200
 # Nobody waits for a place to be kept. A crash within this time delivers once more what was acknowledged in it.
 _KEEP_MS: Final = 250
@@ -59,12 +59,12 @@ class StreamQueue(Queue, DurableReader):
         self.fetched_offset: i64 = 0
         self.fetched_ms: i64 = 0
         self._readers: list[Reader] = []
-        # Those whose acknowledgements are noted, by their numbers.
+        # Readers whose acknowledgements are noted, by their numbers.
         self._tracked: dict[int, Reader] = {}
         self._numbers = 0
         self._is_waiting = False
         self._definitions = definitions
-        # Where readers are that have a name, as the storage has it.
+        # Offsets of readers that have a name, as the storage has them.
         self._places: dict[str, int] = {}
         self._keeping = _Keeping(self)
         self._retention = _Retention(self)
@@ -218,7 +218,7 @@ class StreamQueue(Queue, DurableReader):
         if self.settings.single_active or name:
             reader.group = "" if self.settings.single_active else name
             reader.tracks = True
-            # Where it begins is a place, too: it is to come back there, whatever is published meanwhile.
+            # Its first offset is kept too: it is to come back there, whatever is published meanwhile.
             reader.is_unkept = True
             reader.is_active = not any(other.group == reader.group for other in self._readers)
             self._tracked[reader.number] = reader

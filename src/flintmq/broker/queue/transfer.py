@@ -10,7 +10,7 @@ from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.peek import Peek, remove_peeked
 from flintmq.broker.queue.publishing import TURNED_AWAY, put
 
-# What is put where in place of an entry; None where the entry stays.
+# The message to put on queues in place of an entry, and these queues; None if the entry stays.
 Plan = Callable[[Entry], tuple[Message, list[Queue]] | None]
 
 
