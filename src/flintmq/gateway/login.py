@@ -92,7 +92,8 @@ class Login:
         self._last = b""
         # Whether the client was told that its token is no good, and has yet to answer.
         self._was_told = False
-        self._is_renewing = False
+        # Whether a newer token is being checked.
+        self.is_renewing = False
 
     def begin(self, mechanism: str, response: bytes | None) -> None:
         """The client chose a mechanism, and may have sent a first response with that."""
@@ -170,15 +171,15 @@ class Login:
         return bearer.user
 
     def renew(self, token: bytes) -> None:
-        """The client has a new token. Raises CommandInvalid while another one is looked at."""
-        if self._is_renewing:
+        """Check a newer token of the client. Raises CommandInvalid while another one is being checked."""
+        if self.is_renewing:
             raise CommandInvalid("a new secret came before the answer to the last one")
-        self._is_renewing = True
+        self.is_renewing = True
         host = self._gateway.host
         host.check_token(self._peer, token.decode("latin-1"), self._applicant.is_wanted, self._newer_checked)
 
     def _newer_checked(self, why: str, newer: Bearer | None) -> None:
-        self._is_renewing = False
+        self.is_renewing = False
         if newer is not None:
             assert self.bearer is not None
             try:

@@ -1,5 +1,7 @@
 """Logins by tokens, over both protocols: by their own mechanism, or in place of a password; renewed, and expired."""
 
+from collections.abc import Callable
+
 import pytest
 
 from flintmq.base.errors import AccessRefused, AuthenticationFailed, ClosedByPeer, EndedByPeer, NotAllowed
@@ -228,3 +230,25 @@ def test_a_token_is_renewed_over_amqp_10(server_10: Server10) -> None:
     (reason,) = client.closed
     assert isinstance(reason, EndedByPeer)
     assert reason.condition == "amqp:unauthorized-access"
+
+
+def test_tokens_that_come_while_another_is_checked(server_10: Server10, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients are answered before the check: the newest of the tokens that came meanwhile is checked next."""
+    client = Client10(server_10, password=TOKEN)
+    server_10.host.bearers[NEWER] = _bearer("write:%2F/q", expires_ms=120_000)
+    checks: list[tuple[str, Callable[[str, Bearer | None], None]]] = []
+    monkeypatch.setattr(
+        type(server_10.host), "check_token", lambda host, peer, token, is_wanted, answer: checks.append((token, answer))
+    )
+    for token in (TOKEN, "superseded", NEWER):
+        client.connection.renew(token.encode())
+    for _ in range(2):
+        token, answer = checks.pop()
+        answer("", server_10.host.bearers[token])
+    assert not checks
+    server_10.broker.now_ms = 60_001
+    client.tick()
+    assert not client.closed
+    server_10.broker.now_ms = 120_001
+    client.tick()
+    assert len(client.closed) == 1

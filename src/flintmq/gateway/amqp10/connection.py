@@ -56,6 +56,8 @@ class ServerConnection(ConnectionOwner, Applicant):
             properties=offer.properties,
         )
         self._login = Login(service.gateway, self, peer, security)
+        # A token that came while an earlier one was being checked.
+        self._next_token: bytes | None = None
         self._expiry = Expiry(self._login, service.gateway.tick.timers, self.fail)
         mechanisms = [name for name in self._login.mechanisms if name != amqplain.NAME]
         self.engine = Connection(
@@ -95,19 +97,26 @@ class ServerConnection(ConnectionOwner, Applicant):
         )
 
     def renew(self, token: bytes) -> None:
-        """The client has a new token, and is answered at once: one that does not count ends the connection.
+        """Check a newer token of the client, which is answered at once. A wrong one closes the connection.
 
-        Raises CommandInvalid while another one is looked at.
+        A token that comes while another one is being checked is checked next, unless a still newer one comes.
         """
-        # Passwords do not expire, so there is nothing to renew: as in RabbitMQ, any new secret is fine with them.
-        if self._login.bearer is not None:
+        # Passwords do not expire: as in RabbitMQ, any new secret is accepted beside one.
+        if self._login.bearer is None:
+            return
+        if self._login.is_renewing:
+            self._next_token = token
+        else:
             self._login.renew(token)
 
     def renewed(self, why: str) -> None:
         if why:
             self.fail(AuthenticationFailed("New secret was refused by one of the backends"))
-        else:
-            self._expiry.wait()
+            return
+        self._expiry.wait()
+        token, self._next_token = self._next_token, None
+        if token is not None:
+            self._login.renew(token)
 
     def on_open(self, opening: Open) -> None:
         hostname = opening.hostname or ""
