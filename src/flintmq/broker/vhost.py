@@ -142,29 +142,22 @@ class VHost:
 
     # -- messages -----------------------------------------------------------------------------------------------
 
-    def publish(self, route: Route, message: Message, more_keys: list[str] | None = None) -> int:
-        """Route a message and put it on its queues. Returns UNROUTED, ROUTED, STORED or TURNED_AWAY.
-
-        `more_keys` are routing keys beside the address's. Raises NotFound if there is no such exchange, AccessRefused
-        if it is internal.
-        """
-        return self.deliver(message, self.queues_of(route, message, more_keys))
-
     def deliver(self, message: Message, queues: list[Queue]) -> int:
-        """Put a message on queues. Returns what `publish` returns."""
+        """Put a message on queues. Returns UNROUTED, ROUTED, STORED or TURNED_AWAY."""
         return put(queues, message, self._journal)
 
     def deliver_at_once(self, message: Message, queues: list[Queue]) -> int:
         """Deliver a message to queues that have a consumer for it now.
 
-        Returns what `publish` returns, or UNDELIVERED if none has.
+        Returns what `deliver` returns, or UNDELIVERED if none has.
         """
         return put_at_once(queues, message, self._journal)
 
     def queues_of(self, route: Route, message: Message, more_keys: list[str] | None) -> list[Queue]:
-        """Return the queues on which `publish` would put a message.
+        """Return the queues of a route for a message.
 
-        Random choices and history take effect. Raises the errors of `publish`.
+        Random choices and history take effect. Raises NotFound if there is no such exchange, AccessRefused if it is
+        internal.
         """
         if more_keys is None:
             return self.router.queues(route, message)

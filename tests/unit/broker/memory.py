@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64
 
 from flintmq.base.errors import StorageError, StorageFenced
+from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import (
     FOREVER,
     PERSISTENT,
@@ -41,6 +42,7 @@ from flintmq.broker.ports import (
 )
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.tick import Tick
+from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091
 
 if TYPE_CHECKING:
@@ -89,6 +91,11 @@ def message(body: str = "m", persistent: bool = False, headers: str = "", key: s
     codec = HeaderCodec()
     properties = ";".join(part for part in (headers, "persistent=1" if persistent else "") if part).encode()
     return Message(Address("", key), codec, properties, body.encode(), codec.options(properties), 1000)
+
+
+def put_routed(vhost: VHost, route: Route, message: Message, more_keys: list[str] | None = None) -> int:
+    """Put a message on the queues of its route, as publishing does. Returns UNROUTED, ROUTED, STORED or TURNED_AWAY."""
+    return vhost.deliver(message, vhost.queues_of(route, message, more_keys))
 
 
 class MemoryJournal(Journal):

@@ -11,7 +11,7 @@ from flintmq.broker.message import Address, Message, Table
 from flintmq.broker.ports import ParameterRecord, PermissionRecord, PolicyRecord, Rule, UserRecord, VHostRecord
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091
-from tests.unit.broker.memory import MemoryStorage
+from tests.unit.broker.memory import MemoryStorage, put_routed
 
 LONG = "é" * 128
 
@@ -145,5 +145,5 @@ def test_what_is_published(vhost: VHost) -> None:
     nothing = CODEC_091.nothing
     message = Message(Address("amq.fanout", LONG), CODEC_091, nothing, b"", CODEC_091.options(nothing), 0)
     with pytest.raises(PreconditionFailed, match="the routing key .* has 256 bytes"):
-        vhost.publish(Route(message.address), message)
+        put_routed(vhost, Route(message.address), message)
     assert queue.message_count == 0

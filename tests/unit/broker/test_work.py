@@ -25,7 +25,7 @@ from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.gateway.conversion.parts import write_properties
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from flintmq.wire.amqp10.properties import Properties as Properties10
-from tests.unit.broker.memory import MemoryStorage, Taker
+from tests.unit.broker.memory import MemoryStorage, Taker, put_routed
 
 LONG = 100_000
 
@@ -254,7 +254,7 @@ def test_queues_that_deduplicate_decode_a_message_once(vhost: VHost) -> None:
     for number in range(30):
         vhost.exchanges.bind_queue(queue(vhost, f"q{number}", {"x-dedup-window": 1_000}), "e", "", {})
     message = with_headers({"a": "x" * LONG})
-    assert cost(lambda: vhost.publish(Route(message.address), message)) < 3 * LONG // 16
+    assert cost(lambda: put_routed(vhost, Route(message.address), message)) < 3 * LONG // 16
 
 
 @pytest.mark.parametrize("argument", ["x-group-header", "x-last-value-key"])
@@ -268,7 +268,7 @@ def test_long_keys_of_messages_are_paid_for(vhost: VHost, argument: str) -> None
     message = with_headers({"a": "x" * LONG})
 
     def published() -> None:
-        vhost.publish(Route(message.address), message)
+        put_routed(vhost, Route(message.address), message)
         for number in range(30):
             vhost.queues[f"q{number}"].get()
 
@@ -310,7 +310,7 @@ def test_a_tick_has_a_bound_of_dispatching() -> None:
         made = queue(vhost, f"q{number}")
         consumers.append(Asking(DISPATCH_BURST_MESSAGES))
         made.subscribe(consumers[-1], {})
-        vhost.publish(Route(Address("", f"q{number}")), with_headers({}, "", f"q{number}"))
+        put_routed(vhost, Route(Address("", f"q{number}")), with_headers({}, "", f"q{number}"))
     ticks = []
     while broker.has_ready:
         ticks.append(cost(broker.dispatch))
@@ -351,7 +351,7 @@ def test_what_goes_together_is_paid_for(vhost: VHost) -> None:
     made = queue(vhost, "q")
     for number in range(500):
         vhost.exchanges.bind_queue(made, "e", str(number), {})
-        vhost.publish(Route(Address("", "q")), with_headers({}, "", "q"))
+        put_routed(vhost, Route(Address("", "q")), with_headers({}, "", "q"))
     assert cost(made.purge) >= 500
     assert cost(lambda: vhost.delete_queue("q", False, False, None)) >= 4 * 500
     made = queue(vhost, "q")
@@ -387,7 +387,7 @@ def test_long_message_ids_are_known_by_a_digest(vhost: VHost) -> None:
     assert dedup is not None
     for _ in range(2):
         message = _from_amqp10("i" * LONG)
-        vhost.publish(Route(message.address), message)
+        put_routed(vhost, Route(message.address), message)
     assert made.message_count == 1
     assert max(len(key) for key in dedup._known) < 300
 

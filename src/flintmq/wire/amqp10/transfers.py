@@ -240,21 +240,6 @@ def write_transfer(w: BytesWriter, transfer: Transfer) -> None:
         write_composite(w, transfer)
 
 
-def write_first_transfer(
-    w: BytesWriter, handle: i64, delivery_id: i64, delivery_tag: bytes, settled: bool, more: bool
-) -> None:
-    """Write the first transfer of a typical delivery, without an object for it. A tag has at most 32 bytes."""
-    at = _begin(w, spec.TRANSFER, 6 if more else 5)
-    write_uint(w, handle)
-    write_uint(w, delivery_id)
-    write_binary(w, delivery_tag)
-    w.append(types.UINT0)
-    _write_flag(w, settled)
-    if more:
-        w.append(types.TRUE)
-    w[at] = u8(i64(len(w)) - at - 1)
-
-
 def write_disposition(w: BytesWriter, disposition: Disposition) -> None:
     count: i64 = 2
     if disposition.batchable:

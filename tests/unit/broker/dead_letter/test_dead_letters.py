@@ -18,7 +18,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
 from tests.property.test_amqp091_codec import tables, values
-from tests.unit.broker.memory import MemoryStorage
+from tests.unit.broker.memory import MemoryStorage, put_routed
 
 START = 1_000_000_500
 
@@ -55,7 +55,7 @@ class Node:
         address = Address(exchange, key)
         options = CODEC_091.options(properties)
         message = Message(address, CODEC_091, properties, body.encode(), options, self.broker.now_ms)
-        self.vhost.publish(Route(address), message)
+        put_routed(self.vhost, Route(address), message)
 
     def reject(self, queue: Queue) -> None:
         entry = queue.get()

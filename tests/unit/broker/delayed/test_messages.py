@@ -14,7 +14,7 @@ from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.storage.node import NodeStorage
 from flintmq.wire.amqp091.properties import Properties, encode_properties
-from tests.unit.broker.memory import MemoryStorage
+from tests.unit.broker.memory import MemoryStorage, put_routed
 
 START = 1_000_000
 
@@ -48,7 +48,7 @@ class Node:
         address = Address("x", key)
         options = CODEC_091.options(properties)
         message = Message(address, CODEC_091, properties, body.encode(), options, self.broker.now_ms)
-        return self.vhost.publish(Route(address), message)
+        return put_routed(self.vhost, Route(address), message)
 
     def after(self, milliseconds: int) -> None:
         self.broker.now_ms = START + milliseconds

@@ -12,7 +12,7 @@ from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import TRANSIENT, Address, Message, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import VHost
-from tests.unit.broker.memory import HeaderCodec, MemoryStorage, message
+from tests.unit.broker.memory import HeaderCodec, MemoryStorage, message, put_routed
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def bodies(queue: Queue) -> list[str]:
 
 def publish(vhost: VHost, exchange: str, body: str, headers: str = "", key: str = "") -> None:
     way = Route(Address(exchange, key))
-    vhost.publish(way, Message(way.address, HeaderCodec(), headers.encode(), body.encode(), TRANSIENT, 1000))
+    put_routed(vhost, way, Message(way.address, HeaderCodec(), headers.encode(), body.encode(), TRANSIENT, 1000))
 
 
 def test_recent_history_is_given_to_new_bindings(vhost: VHost) -> None:
@@ -249,7 +249,7 @@ def test_recent_history_leaves_out_what_asks_for_it(vhost: VHost) -> None:
     first = bound(vhost, "first", "x")
     way = Route(Address("x", ""))
     for properties in (b"no", b"yes"):
-        vhost.publish(way, Message(way.address, Marked(), properties, properties, TRANSIENT, 1000))
+        put_routed(vhost, way, Message(way.address, Marked(), properties, properties, TRANSIENT, 1000))
     assert bodies(first) == ["no", "yes"]
     assert bodies(bound(vhost, "second", "x")) == ["yes"]
 

@@ -14,7 +14,7 @@ from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp091.properties import Properties, encode_properties
-from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, message, run_due
+from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, message, put_routed, run_due
 
 
 def make(durable: bool = True, **arguments: object) -> tuple[ClassicQueue, MemoryJournal]:
@@ -313,7 +313,7 @@ def test_a_policy_begins_with_what_is_there() -> None:
 def published(broker: Broker, message_id: str, queue: str = "q") -> None:
     encoded = encode_properties(Properties(message_id=message_id, delivery_mode=2))
     sent = Message(Address("", queue), CODEC_091, encoded, b"", CODEC_091.options(encoded), broker.now_ms)
-    broker.vhosts["/"].publish(Route(sent.address), sent)
+    put_routed(broker.vhosts["/"], Route(sent.address), sent)
 
 
 def test_dead_letters() -> None:

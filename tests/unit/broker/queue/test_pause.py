@@ -19,6 +19,7 @@ from tests.unit.broker.memory import (
     MemoryStream,
     Taker,
     message,
+    put_routed,
     run_due,
 )
 
@@ -110,7 +111,7 @@ def test_a_pause_survives() -> None:
         arguments: dict[str, object] = {"x-paused": True} if name == "declared" else {}
         vhost.declare_queue(name, True, owner is not None, False, arguments, owner)
     for key, what in (("q", PAUSE), ("declared", RESUME), ("own", PAUSE)):
-        vhost.publish(Route(Address("", key)), command(what, key))
+        put_routed(vhost, Route(Address("", key)), command(what, key))
     broker.dispatch()
     assert "own" not in storage.memory_definitions.queues
     again = started(storage).vhosts["/"]
@@ -126,7 +127,7 @@ def test_a_queue_that_went_meanwhile_is_not_kept() -> None:
     broker = Broker(storage)
     vhost = broker.add_vhost("/")
     queue = vhost.declare_queue("q", True, False, False, {}, None)
-    vhost.publish(Route(Address("", "q")), command(PAUSE))
+    put_routed(vhost, Route(Address("", "q")), command(PAUSE))
     vhost.remove_queue(queue)
     broker.dispatch()
     assert storage.memory_definitions.queues == {}
@@ -139,7 +140,7 @@ def test_a_policy_goes_first() -> None:
     queue = vhost.declare_queue("q", False, False, False, {}, None)
     broker.put_rule(PolicyRecord("/", "p", "^q$", {"paused": True}))
     assert queue.settings.paused
-    vhost.publish(Route(Address("", "q")), command(RESUME))
+    put_routed(vhost, Route(Address("", "q")), command(RESUME))
     broker.dispatch()
     assert queue.settings.paused
     broker.delete_rule(PolicyRecord("/", "p", "^q$", {"paused": True}))

@@ -7,7 +7,7 @@ from flintmq.broker.message import Address, Table
 from flintmq.broker.ports import BindingRecord
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import VHost
-from tests.unit.broker.memory import MemoryStorage, message
+from tests.unit.broker.memory import MemoryStorage, message, put_routed
 
 
 def queue(vhost: VHost, name: str) -> Queue:
@@ -71,7 +71,7 @@ def test_a_history_is_selected_from() -> None:
     vhost = Broker(MemoryStorage()).add_vhost("/")
     vhost.exchanges.declare("recent", "x-recent-history", True, False, False, {})
     for color in ("red", "blue", "red"):
-        vhost.publish(Route(Address("recent", "")), message(color, headers=f"color={color}"))
+        put_routed(vhost, Route(Address("recent", "")), message(color, headers=f"color={color}"))
     bind(vhost, "q", "recent", x_selector="color = 'red'")
     assert vhost.queues["q"].message_count == 2
 

@@ -16,7 +16,7 @@ from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.management.api.table import ROUTES
 from flintmq.management.metrics import exposition
 from flintmq.management.metrics.endpoint import open_to_all
-from tests.unit.broker.memory import message
+from tests.unit.broker.memory import message, put_routed
 from tests.unit.management.fake_node import Alarmed, Api
 
 ENDPOINTS = ("/metrics", "/metrics/per-object", "/metrics/detailed?family=queue_coarse_metrics")
@@ -77,7 +77,7 @@ def _queue(api: Api, name: str, *, vhost: str = "/", **arguments: object) -> Que
 
 def _publish(api: Api, key: str, vhost: str = "/") -> None:
     published = message("body", key=key)
-    api.broker.vhosts[vhost].publish(Route(published.address), published)
+    put_routed(api.broker.vhosts[vhost], Route(published.address), published)
 
 
 def _families(api: Api, path: str) -> list[Metric]:
@@ -290,7 +290,7 @@ def test_pipelines(api: Api) -> None:
     ):
         published = message(json.dumps(status), key="flintmq.pipelines")
         in_091 = Message(published.address, CODEC_091, CODEC_091.nothing, published.body, TRANSIENT, 0)
-        api.broker.vhosts["/"].publish(Route(published.address), in_091)
+        put_routed(api.broker.vhosts["/"], Route(published.address), in_091)
     found = _samples(api, "/metrics")
     of_flow = (("flow", "f"), ("pipeline", 'p"1'), ("vhost", "/"))
     assert {key: value for key, value in found.items() if "pipeline" in key[0]} == {

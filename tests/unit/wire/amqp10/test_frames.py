@@ -49,7 +49,6 @@ from flintmq.wire.amqp10.states import (
     TransactionalState,
 )
 from flintmq.wire.amqp10.termini import Coordinator, Declare, DeleteOnClose, Discharge, Source, Target
-from flintmq.wire.amqp10.transfers import write_first_transfer
 from flintmq.wire.amqp10.values import Described, ULong
 from flintmq.wire.amqp10.writer import encode_value
 
@@ -184,15 +183,6 @@ def test_a_payload_follows_its_transfer() -> None:
     body, payload = decode_body(frame, 8, len(frame))
     assert body == Transfer(1)
     assert frame[payload:] == b"payload"
-
-
-def test_a_first_transfer_is_one_like_any_other() -> None:
-    """The routine that takes no object writes what the one that does writes."""
-    for more in (False, True):
-        w = BytesWriter()
-        write_first_transfer(w, 300, 1 << 31, b"tag", settled=False, more=more)
-        raw = w.getvalue()
-        assert decode_body(raw, 0, len(raw))[0] == Transfer(300, 1 << 31, b"tag", 0, settled=False, more=more)
 
 
 def test_an_extended_header_is_passed_over() -> None:
