@@ -1,4 +1,4 @@
-"""Bytes on their way to the peer: gathered during a tick, written by the transport at its end."""
+"""The output of a connection: bytes gathered during a tick, which the transport writes at the end of the tick."""
 
 from typing import Final, final
 
@@ -7,17 +7,17 @@ from mypy_extensions import i64
 
 from flintmq.base.limits import FRAME_MIN_BYTES, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES
 
-# From here on a body is cheaper to hand to the kernel from where it lies than to copy into the batch.
+# A body of at least this size is handed to the kernel without a copy: copying it into the batch costs more.
 LARGE_BODY_BYTES: Final = 65_536
-# About what a message costs beside its body, so that a flood of empty ones counts too.
+# The approximate cost of a message beside its body, in bytes. With it, a flood of empty messages counts too.
 _CONTENT_OVERHEAD_BYTES: Final = 64
-# A writer that grew beyond this in a burst is not kept.
+# A writer that grew beyond this size in a burst is replaced by a new one.
 _WRITER_KEEP_BYTES: Final = 1024 * 1024
 
 
 @final
 class Outbox:
-    """What the end of a tick has to visit: outputs that got bytes, and outputs that refused a message."""
+    """The outputs to visit at the end of a tick: `waiting` have bytes to write, `starved` have refused a message."""
 
     def __init__(self) -> None:
         self.waiting: list[Output] = []
@@ -26,13 +26,13 @@ class Outbox:
 
 @final
 class Output:
-    """The out-going side of a connection. `outbox` is shared by all connections of a server."""
+    """The outgoing side of a connection. `outbox` is shared by all connections of a server."""
 
     def __init__(self, outbox: Outbox) -> None:
         self.writer: BytesWriter = BytesWriter()
-        # Before tuning, both sides keep to a minimum that every peer accepts (amqp-0-9-1 §4.2.3).
+        # Until tuning, frames are at most of the minimum size that every peer accepts (amqp-0-9-1 §4.2.3).
         self.frame_max: i64 = FRAME_MIN_BYTES
-        # Body bytes gathered and not taken by the kernel yet; while too many, no consumer of this connection can take.
+        # Body bytes that the kernel has not taken yet. Above the high-water mark, consumers of this connection wait.
         self.backlog: i64 = 0
         self._chunks: list[bytes] = []
         self._outbox = outbox
@@ -40,7 +40,7 @@ class Output:
         self._is_starved = False
 
     def has_room(self) -> bool:
-        """Whether another message may be written now. After a refusal, `backlog_is` says when to ask again."""
+        """Return whether another message may be written now. After False, `backlog_is` says when to ask again."""
         if self.backlog < OUTPUT_HIGH_WATER_BYTES:
             return True
         if not self._is_starved:
@@ -49,7 +49,10 @@ class Output:
         return False
 
     def backlog_is(self, size: i64) -> bool:
-        """The transport still holds this much. True when a message that was refused would now be taken."""
+        """Set the backlog to the `size` bytes that the transport still holds.
+
+        Returns True if a message was refused before and there is room for it now.
+        """
         self.backlog = size
         if self._is_starved and size < OUTPUT_LOW_WATER_BYTES:
             self._is_starved = False
@@ -57,23 +60,23 @@ class Output:
         return False
 
     def touch(self) -> None:
-        """To be called by whoever writes."""
+        """Enter the output in the outbox. Every write to `writer` needs this call."""
         if not self._is_waiting:
             self._is_waiting = True
             self._outbox.waiting.append(self)
 
     def charge(self, body_size: i64) -> None:
-        """Count a message: its body waits to be sent."""
+        """Count a message with `body_size` bytes of body as part of the backlog."""
         self.backlog += body_size + _CONTENT_OVERHEAD_BYTES
 
     def lay_behind(self, body: bytes) -> None:
-        """Send a large body behind what was gathered so far, from where it lies."""
+        """Append a large body after the bytes gathered so far, without a copy."""
         self._chunks.append(self.writer.getvalue())
         self.writer.truncate(0)
         self._chunks.append(body)
 
     def take(self) -> list[bytes]:
-        """Everything gathered so far, in order; the caller writes it."""
+        """Remove and return all bytes gathered so far, in order, for the caller to write."""
         self._is_waiting = False
         chunks = self._chunks
         size: i64 = len(self.writer)

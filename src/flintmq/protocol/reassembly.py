@@ -1,4 +1,4 @@
-"""Memory for messages that are received in part: budgets of connections, and the total of the node."""
+"""Memory limits for messages that are received in part: of each connection, and of the node."""
 
 from typing import Final, final
 
@@ -6,13 +6,13 @@ from mypy_extensions import i64
 
 from flintmq.base.limits import ASSEMBLY_MAX_BYTES, COUNTED_FRAME_BYTES
 
-# No node holds so much.
+# More bytes than any node can hold.
 _NO_LIMIT: Final = 1 << 62
 
 
 @final
 class NodeReassembly:
-    """The total of all connections: `held` bytes. Above `most`, only one of these connections is read at a time."""
+    """The total of all connections: `held` bytes. Above `most` bytes, only one of the connections is read at a time."""
 
     def __init__(self) -> None:
         self.held: i64 = 0
@@ -33,9 +33,9 @@ class Reassembly:
     def __init__(self, message_max: i64, node: NodeReassembly | None = None) -> None:
         self._node = node or NodeReassembly()
         self.held: i64 = 0
-        # The bytes received of a frame that is not complete.
+        # The bytes received of the incomplete frame.
         self._frame: i64 = 0
-        # Two of the largest messages fit at once, whatever their size.
+        # Two messages of the largest size fit at once, whatever that size is.
         self.held_max: i64 = max(ASSEMBLY_MAX_BYTES, 2 * message_max)
 
     def add(self, size: i64) -> bool:
@@ -50,9 +50,9 @@ class Reassembly:
         self._node.held -= size
 
     def hold_frame(self, size: i64, needed: i64) -> None:
-        """Count the `size` bytes received of an incomplete frame of `needed` bytes. Each call replaces the one before.
+        """Count the `size` bytes received of an incomplete frame of `needed` bytes, in place of those counted before.
 
-        A size of 0 says that no frame is incomplete. Less than COUNTED_FRAME_BYTES is not counted.
+        A size of 0 means that no frame is incomplete. Fewer than COUNTED_FRAME_BYTES bytes are not counted.
         """
         if size < COUNTED_FRAME_BYTES or size >= needed:
             size = 0
@@ -61,5 +61,5 @@ class Reassembly:
 
     @property
     def all_held(self) -> i64:
-        """The bytes of messages and of the frame that is not complete."""
+        """The bytes held of incomplete messages and of the incomplete frame."""
         return self.held + self._frame

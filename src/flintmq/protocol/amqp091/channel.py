@@ -1,7 +1,7 @@
-"""One channel of an AMQP 0-9-1 connection, for either role: legality, content assembly, and encoding.
+"""One channel of an AMQP 0-9-1 connection, for either role: legal order of frames, content assembly, encoding.
 
-This file does not know what a queue is. What arrives goes to the channel's owner; what the owner says goes to the
-connection's output.
+A channel has no notion of queues. It passes methods and contents that arrive to its owner, and writes the methods of
+its owner to the connection's output.
 """
 
 from abc import abstractmethod
@@ -41,18 +41,19 @@ from flintmq.wire.amqp091.methods import (
 )
 from flintmq.wire.amqp091.tables import UINT64_MAX
 
-# The kind of frame that a channel expects next (amqp-0-9-1 §4.2.6.1: method, header, bodies; nothing in between).
+# The kind of frame that a channel expects next. Method, header and bodies follow each other without any other frame of
+# the channel between them (amqp-0-9-1 §4.2.6.1).
 _METHOD: Final = 0
 _HEADER: Final = 1
 _BODY: Final = 2
 
-# Life of a channel number.
+# The states of a channel number.
 UNUSED: Final = 0
 OPENING: Final = 1
 OPEN: Final = 2
 CLOSING: Final = 3
 
-# How a content header begins: class basic, weight 0.
+# The first four bytes of a content header: class basic, weight 0.
 _BASIC_CONTENT: Final = spec.BASIC_CLASS << 16
 _ACK_PAYLOAD_BYTES: Final = 13
 _EMPTY: Final = b""
@@ -60,31 +61,34 @@ _EMPTY: Final = b""
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ChannelOwner:
-    """Receives the events of a channel. Raise an AmqpError to close the channel or the connection."""
+    """Receives the events of a channel. Raises an AmqpError to close the channel or the connection."""
 
     @abstractmethod
     def on_method(self, method: Method) -> None:
-        """A method without content, legal for the peer to send. The client also gets channel.open-ok here."""
+        """Handle a method without content that the peer may send. A client gets channel.open-ok here, too."""
 
     @abstractmethod
     def on_content(self, method: bytes, properties: bytes, body: bytes) -> None:
-        """A method with content, whole: its undecoded payload, the encoded properties, the body."""
+        """Handle a complete method with content: its encoded payload, the encoded properties, and the body."""
 
     @abstractmethod
     def on_ack(self, delivery_tag: i64, multiple: bool) -> None:
-        """basic.ack, which is too frequent to become an object."""
+        """Handle basic.ack, which is not decoded to an object because it is frequent."""
 
     @abstractmethod
     def on_closed(self, error: FlintError | None) -> None:
-        """The channel takes no more; told once, whoever closed it. `error` is why, where there is a reason."""
+        """Handle the end of the channel, whichever side closed it. Called once; `error` is the reason, if any."""
 
     def on_released(self) -> None:
-        """Behind `on_closed`, where our side closed: the peer agreed, or is gone, and the number is free again."""
+        """Handle the end of a close by this side: after close-ok, or the end of the connection, the number is free.
+
+        Called after `on_closed`.
+        """
 
 
 @final
 class Channel:
-    """A channel number and its present life."""
+    """A channel number, with the state of the channel that uses it at present."""
 
     def __init__(self, number: i64, role: Role, output: Output, reassembly: ReassemblyBudget) -> None:
         self.number: i64 = number
@@ -94,7 +98,7 @@ class Channel:
         self._output = output
         self._reassembly = reassembly
         self._owner: ChannelOwner | None = None
-        # The owner while our close is not answered yet.
+        # The owner, from our channel.close until close-ok.
         self._leaving: ChannelOwner | None = None
         self._expect: i64 = _METHOD
         self._method: bytes = _EMPTY
@@ -108,10 +112,10 @@ class Channel:
     def is_open(self) -> bool:
         return self.state == OPEN
 
-    # -- what arrives -------------------------------------------------------------------------------------------
+    # -- input from the peer ------------------------------------------------------------------------------------
 
     def receive_method(self, method_id: i64, data: bytes, start: i64, stop: i64) -> None:
-        """A method frame's payload is data[start:stop]."""
+        """Handle a method frame, whose payload is data[start:stop]. Raises an AmqpError if the method is not legal."""
         if self.state != OPEN:
             self._receive_while_not_open(method_id, data[start:stop])
             return
@@ -148,7 +152,7 @@ class Channel:
             raise CommandInvalid(f"{method.name} is not for this side to receive")
 
     def _receive_while_not_open(self, method_id: i64, payload: bytes) -> None:
-        # A closed channel of ours may still be written to until the peer has seen our close: that is dropped.
+        # Until the peer has seen our channel.close, it may send more methods, which are dropped.
         if self.state == CLOSING:
             if method_id == spec.CHANNEL_CLOSE_OK:
                 self._release()
@@ -165,6 +169,10 @@ class Channel:
         raise ChannelFault(f"expected 'channel.open' on channel {self.number}")
 
     def receive_header(self, data: bytes, start: i64, stop: i64) -> None:
+        """Handle a content header, whose payload is data[start:stop].
+
+        Raises UnexpectedFrame if another frame is due, PreconditionFailed or ContentTooLarge above a size limit.
+        """
         if self.state != OPEN:
             self._drop_content("header")
             return
@@ -172,7 +180,7 @@ class Channel:
             raise self._unexpected()
         if stop - start < CONTENT_HEADER_BYTES + 2:
             raise FrameFault("content header too short")
-        # Class, and the weight, which must be zero (amqp-0-9-1 §4.2.6.1).
+        # The class must be basic, and the weight zero (amqp-0-9-1 §4.2.6.1).
         if read_i32_be(data, start) != _BASIC_CONTENT:
             raise UnexpectedFrame(
                 f"expected content header for class {spec.BASIC_CLASS}, got one for class "
@@ -196,6 +204,10 @@ class Channel:
             self._expect = _BODY
 
     def receive_body(self, data: bytes, start: i64, stop: i64) -> None:
+        """Handle a part of a content body, data[start:stop].
+
+        Raises UnexpectedFrame if another frame is due or the body is too long, ResourceError above the memory limit.
+        """
         if self.state != OPEN:
             self._drop_content("body")
             return
@@ -214,7 +226,7 @@ class Channel:
             self._body_rest = rest
         before = rest.size
         if self._is_server:
-            # What is kept is counted, and it must not keep all that came with it.
+            # A copy: a view would keep all of `data` in memory, while only the part is counted.
             rest.add(data[start:stop])
         else:
             rest.add_from(data, start, stop)
@@ -232,11 +244,11 @@ class Channel:
         owner.on_content(self._method, self._properties, body)
 
     def content_method(self) -> i64:
-        """The method whose content came last, or is coming: 0 when there is none."""
+        """Return the id of the method whose content arrived last, or is arriving; 0 if there is none."""
         return i64(read_i32_be(self._method, 0)) if self._method else 0
 
     def _unexpected(self) -> UnexpectedFrame:
-        """A frame out of order (amqp-0-9-1 §4.2.6: method, header, bodies; nothing in between)."""
+        """Return the error for a frame out of order (amqp-0-9-1 §4.2.6: method, header, bodies)."""
         if self._expect == _HEADER:
             return UnexpectedFrame(
                 f"expected content header for class {spec.BASIC_CLASS}, got non content header frame instead"
@@ -250,16 +262,16 @@ class Channel:
         if self.state != CLOSING:
             raise ChannelFault(f"content {what} on channel {self.number}, which is not open")
 
-    # -- what the owner says ------------------------------------------------------------------------------------
+    # -- calls by the owner -------------------------------------------------------------------------------------
 
     def attach(self, owner: ChannelOwner) -> None:
-        """The server's side of channel.open: from now on `owner` is told what arrives."""
+        """Server: open the channel. From now on its events go to `owner`."""
         self._owner = owner
         self.state = OPEN
         self._expect = _METHOD
 
     def open(self, owner: ChannelOwner) -> None:
-        """The client's side: ask for the channel; channel.open-ok goes to the owner."""
+        """Client: send channel.open. The owner gets channel.open-ok."""
         self._owner = owner
         self.state = OPENING
         self._expect = _METHOD
@@ -270,12 +282,12 @@ class Channel:
         self._output.touch()
 
     def send_payload(self, payload: bytes) -> None:
-        """A method that is encoded already."""
+        """Send a method that is encoded already."""
         write_method(self._output.writer, self.number, payload)
         self._output.touch()
 
     def send_content(self, method: bytes, properties: bytes, body: bytes) -> None:
-        """A method with content: its encoded payload, encoded properties, and a body of any size."""
+        """Send a method with content: its encoded payload, the encoded properties, and a body of any size."""
         output = self._output
         last = self._last_content
         size: i64 = len(body)
@@ -297,7 +309,7 @@ class Channel:
         output.touch()
 
     def send_pieces(self, method: bytes, properties: bytes, pieces: list[bytes]) -> None:
-        """Send a method with content, its body in pieces."""
+        """Send a method with content whose body is in pieces."""
         write_method(self._output.writer, self.number, method)
         write_pieces(self._output, self.number, properties, pieces)
         self._output.touch()
@@ -305,9 +317,9 @@ class Channel:
     def send_delivery(
         self, prefix: bytes, delivery_tag: i64, redelivered: bool, address: bytes, properties: bytes, body: bytes
     ) -> None:
-        """basic.deliver, written straight into the output.
+        """Send basic.deliver, written directly into the output.
 
-        `prefix` is the method's id and consumer tag, `address` its exchange and routing key, all encoded.
+        `prefix` is the encoded method id and consumer tag, `address` the encoded exchange and routing key.
         """
         output = self._output
         w = output.writer
@@ -341,7 +353,7 @@ class Channel:
         output.touch()
 
     def send_ack(self, delivery_tag: i64, multiple: bool) -> None:
-        """basic.ack: a settlement by a client, a confirm by a server."""
+        """Send basic.ack: from a client it settles deliveries, from a server it confirms publishes."""
         w = self._output.writer
         w.append(FRAME_METHOD)
         write_channel(w, self.number)
@@ -353,7 +365,10 @@ class Channel:
         self._output.touch()
 
     def close(self, code: int = 200, text: str = "", method_id: int = 0, error: FlintError | None = None) -> None:
-        """Send channel.close; nothing more goes out or comes in on this channel until close-ok frees its number."""
+        """Send channel.close. The channel sends and accepts nothing more; close-ok frees its number.
+
+        `method_id` is the method that failed, or 0. Raises LocalProtocolError if the channel is not open.
+        """
         if self.state not in (OPEN, OPENING):
             raise LocalProtocolError(f"channel {self.number} is not open")
         self.send(
@@ -365,7 +380,7 @@ class Channel:
         self._leaving = owner
 
     def abandon(self, error: FlintError | None) -> None:
-        """The connection is over, and this channel with it."""
+        """End the channel because its connection has ended."""
         if self.state in (OPEN, OPENING):
             self._end(error)
         self._release()

@@ -1,7 +1,7 @@
-"""An AMQP 0-9-1 connection without its socket, for either role: bytes in, calls to an owner out.
+"""An AMQP 0-9-1 connection without a socket, for either role: it receives bytes and calls its owner.
 
-This file reads frames and keeps the connection's own state; each channel keeps its own. It knows no clock: time comes
-in with the bytes, and `next_timer` says when it wants to be asked again.
+The connection reads frames and keeps its own state; each channel keeps its own. It reads no clock: the caller passes
+the time with the bytes, and `next_timer` says when to call `handle_timer`.
 """
 
 from abc import abstractmethod
@@ -79,16 +79,16 @@ from flintmq.wire.amqp091.methods import (
 )
 from flintmq.wire.amqp091.tables import Table, decode_table
 
-# Pieces of one frame, above which they are put together: each costs 40 bytes more than it holds, and a peer decides how
-# small they are.
+# The number of pieces of one frame at which they are joined. Each piece costs 40 bytes beside its content, and the peer
+# decides how small the pieces are.
 _PIECES_MAX: Final = 32
-# Bytes of a body frame that are passed on before the rest has come, to save a copy of the whole frame.
+# A part of a body frame of at least this size is passed on before the rest arrives, which saves a copy of the frame.
 _PART_MIN_BYTES: Final = 16 * 1024
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The limits that a side offers; after tuning, the agreed ones. Sizes in bytes, heartbeat in seconds."""
+    """The limits that this side offers; after tuning, those agreed upon. Sizes in bytes, heartbeat in seconds."""
 
     channel_max: int = CHANNEL_MAX
     frame_max: int = FRAME_MAX_BYTES
@@ -97,14 +97,14 @@ class Tuning:
 
     @property
     def properties_max(self) -> int:
-        """Bytes of properties that a server takes: with what it adds, they fit one content header."""
+        """The bytes of properties that a server accepts: with the headers that it adds, they fit one content header."""
         whole = self.frame_max - FRAME_OVERHEAD_BYTES
         return whole - whole // HEADER_RESERVE_DIVISOR - CONTENT_HEADER_BYTES
 
 
 @dataclass(frozen=True)
 class Login:
-    """The client's half of the handshake, to be sent as start-ok and open."""
+    """The client's part of the handshake, which it sends in start-ok and open."""
 
     mechanism: str
     response: bytes
@@ -119,46 +119,49 @@ class ConnectionOwner:
 
     @abstractmethod
     def on_login(self, mechanism: str, response: bytes, client_properties: Table) -> None:
-        """Server: start-ok came. Call `accept_login`, `refuse_login` or `challenge`, now or later."""
+        """Server: handle start-ok. The owner calls `accept_login`, `refuse_login` or `challenge`, now or later."""
 
     def on_response(self, response: bytes) -> None:
-        """Server: the answer to a `challenge` came, to be answered like a login."""
+        """Server: handle the client's answer to a `challenge`. The owner answers it as it answers `on_login`."""
         raise LocalProtocolError("this side does not challenge")
 
     def on_challenge(self, challenge: bytes) -> None:
-        """Client: the server asks for more. Call `respond`."""
+        """Client: handle a challenge of the server. The owner calls `respond`."""
         raise NotImplementedHere("this client knows no answer to connection.secure")
 
     @abstractmethod
     def on_open(self, virtual_host: str) -> None:
-        """Server: open came. Call `accept_open`, or raise the AmqpError that refuses it. Client: open-ok came."""
+        """Server: handle open; the owner calls `accept_open`, or raises an AmqpError to refuse.
+
+        Client: handle open-ok.
+        """
 
     def on_secret(self, secret: bytes) -> None:
-        """Server: the client has a new password or token. Call `accept_secret`, or close the connection."""
+        """Server: handle a new password or token. The owner calls `accept_secret`, or closes the connection."""
         raise LocalProtocolError("this side does not take secrets")
 
     def on_secret_accepted(self) -> None:
-        """Client: the server knows the password that `update_secret` gave."""
+        """Client: the server accepted the password of `update_secret`."""
 
     @abstractmethod
     def on_channel(self, channel: Channel) -> ChannelOwner:
-        """Server: a channel was opened; its owner is returned."""
+        """Server: the client opened a channel. Returns the owner of the channel."""
 
     def on_publish_held(self, channel: i64) -> None:
-        """Server: a publish came while `holds_publishes`. Nothing behind it is heard until publishes are taken."""
+        """Server: a publish arrived while `holds_publishes` is set. It and all after it wait for `take_publishes`."""
 
     @abstractmethod
     def on_blocked(self, reason: str | None) -> None:
-        """Client: the server stopped (a reason) or resumed (None) taking publishes."""
+        """Client: the server stopped accepting publishes, for this reason; or, with None, it accepts them again."""
 
     @abstractmethod
     def on_closed(self, error: FlintError | None) -> None:
-        """The connection takes no more; told once, after its channels were. What is in the output still goes out."""
+        """Handle the end of the connection. Called once, after the channels ended. The output is still to be sent."""
 
 
 @final
 class Connection:
-    """One end of a connection. Feed it bytes by `receive`; send what `output` gathers."""
+    """One end of a connection. Its owner passes received bytes to `receive` and sends the bytes of `output`."""
 
     def __init__(
         self,
@@ -175,15 +178,15 @@ class Connection:
         self.state = State.HEADER if role is Role.SERVER else State.START
         self.output = output
         self.tuning: Tuning = tuning
-        # A server has them once the login is accepted: a table takes ten times its encoding, and strangers send it.
+        # A server decodes them only after the login: anybody can send a table, and decoded it takes ten times its size.
         self.peer_properties: Table = {}
         self._peer_table = b""
-        # Whether the next publish, and what is behind it, has to wait; and whether one waits.
+        # `holds_publishes`: the next publish, and all frames after it, have to wait. `is_holding`: one is waiting.
         self.holds_publishes: bool = False
         self.is_holding: bool = False
-        # Units of work left for the peer until `refresh`; a client has no such limit.
+        # The units of work that the peer may still cause until `refresh`. A client has no such limit.
         self._work: i64 = TICK_WORK_UNITS
-        # The reading of the meter of work when this connection paid last.
+        # The reading of the work meter at the last `_pay`.
         self._metered: i64 = 0
         self._method_work: i64 = METHOD_WORK_UNITS if role is Role.SERVER else 0
         self._owner = owner
@@ -196,16 +199,16 @@ class Connection:
         self._is_open = False
         self._reassembly = ReassemblyBudget(tuning.message_max, self._header_max(), node_reassembly)
         self._payload_max: i64 = HANDSHAKE_FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES
-        # Bytes of an incomplete frame, and how many it takes before reading on makes sense.
+        # The bytes of an incomplete frame, and how many bytes are needed before it is worth reading again.
         self._held: list[bytes] = []
         self._held_bytes: i64 = 0
         self._needed: i64 = 1
-        # Nothing tells any more where a frame begins: what comes is searched for the end of the connection.
+        # After a framing error the beginnings of frames are unknown: input is only searched for the peer's close-ok.
         self._is_adrift = False
-        # Bytes that are still to come of a body frame whose beginning was passed on, and its channel.
+        # The bytes still missing from a body frame whose beginning was passed on, and its channel.
         self._rest: i64 = 0
         self._rest_channel: i64 = 0
-        # The frame in hand: where the next one starts, and whose fault an error would be.
+        # The current frame: where the next one starts, and the channel and method to which an error belongs.
         self._next: i64 = 0
         self._frame_channel: i64 = 0
         self._frame_method: i64 = 0
@@ -220,7 +223,7 @@ class Connection:
             output.touch()
 
     def _header_max(self) -> i64:
-        """A server leaves room in a content header for what it adds to it."""
+        """The largest content header to accept, in bytes. A server leaves room for the headers that it adds."""
         if self._is_server:
             return self.tuning.properties_max + CONTENT_HEADER_BYTES
         return self.tuning.frame_max - FRAME_OVERHEAD_BYTES
@@ -228,7 +231,10 @@ class Connection:
     # -- bytes in -----------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take in bytes; calls the owner for what they say. Faults of the peer become closes, never exceptions."""
+        """Read received bytes, and call the owner for their frames. `now` is in seconds.
+
+        A fault of the peer closes the channel or the connection and never raises.
+        """
         self._received_at = now
         if self._is_adrift:
             self._seek_close_ok(data)
@@ -260,7 +266,7 @@ class Connection:
                 if self.state is State.CLOSED:
                     return
                 if self._next <= pos:
-                    # The frame itself cannot be trusted, so nothing behind it can.
+                    # The end of a malformed frame is unknown, so what follows cannot be read as frames.
                     self._is_adrift = True
                     self._seek_close_ok(data[pos:])
                     return
@@ -271,7 +277,7 @@ class Connection:
             self._reassembly.hold_frame(self._held_bytes, self._needed)
 
     def _seek_close_ok(self, data: bytes) -> None:
-        """The peer's answer to our close, wherever it stands: read as frames, it could pass for a part of one."""
+        """Search the input for the peer's close-ok at any position, since the beginnings of frames are unknown."""
         data = b"".join([*self._held, data])
         if _CLOSE_OK_FRAME in data:
             self._held = []
@@ -293,18 +299,20 @@ class Connection:
 
     @property
     def is_paused(self) -> bool:
-        """Whole frames may wait in here because too much waits in the output, because enough was done before the last
-        `refresh`, or because publishes were held until now: `receive(b"")` goes on with them.
+        """Whether complete frames may wait in the connection; `receive(b"")` continues with them.
+
+        They wait because the output holds too much, because the work of the tick was used up before the last
+        `refresh`, or because publishes were held until now.
         """
         return self._needed == 0 and self._held_bytes > 0 and not self.is_holding
 
     @property
     def assembled_bytes(self) -> int:
-        """Bytes held of messages and of a frame that are received in part."""
+        """The bytes held of incomplete messages and of the incomplete frame."""
         return int(self._reassembly.all_held)
 
     def _read(self, data: bytes, pos: i64, end: i64) -> i64:
-        """Read whole frames from `pos`; returns where the first incomplete one starts."""
+        """Read complete frames from `pos` on, and return where the first incomplete one starts."""
         if self.state is State.HEADER:
             if end - pos < 8:
                 self._needed = 8
@@ -370,7 +378,7 @@ class Connection:
                 if WORK.spent != self._metered:
                     self._pay()
                 if self._work <= 0:
-                    # A few bytes can ask for milliseconds: others want their turn.
+                    # A few bytes can cause milliseconds of work, so the other connections get their turn first.
                     self._needed = 0
                     return start - 7
                 if self.holds_publishes and method == spec.BASIC_PUBLISH and channel.state == channels.OPEN:
@@ -384,7 +392,7 @@ class Connection:
                 else:
                     channel.receive_method(method, data, start, stop)
                     if self.output.backlog > OUTPUT_BACK_PRESSURE_BYTES and self._is_server:
-                        # A few bytes can ask for megabytes: the peer has to read some before it is heard again.
+                        # A few bytes can request megabytes, so the peer must read some before more is handled.
                         self._needed = 0
                         return pos
             elif kind == FRAME_HEADER:
@@ -400,11 +408,11 @@ class Connection:
         return pos
 
     def _takes_parts(self, channel: i64) -> bool:
-        """A client trusts its server to end a frame that it has begun."""
+        """Return whether a part of a body frame may be passed on. Only a client does so: it trusts its server."""
         return not self._is_server and self._is_open and channel > 0
 
     def _read_rest(self, data: bytes, pos: i64, end: i64) -> i64:
-        """Hand on what came of a body's frame; its last octets only together with the one that ends it."""
+        """Pass on the received part of a body frame; its last bytes only together with the end octet."""
         stop: i64 = pos + self._rest
         self._frame_channel = self._rest_channel
         self._frame_method = 0
@@ -438,11 +446,11 @@ class Connection:
         return channel
 
     def spend(self, units: i64) -> None:
-        """The owner did so much for the peer: when all of TICK_WORK_UNITS is spent, its next method waits."""
+        """Charge the peer for work of the owner. After TICK_WORK_UNITS in a tick, its next method waits."""
         self._work -= units
 
     def refresh(self) -> None:
-        """A tick has begun. What was spent beyond the last one's share is paid out of this one's."""
+        """Begin a tick. Units spent beyond the last tick's share are taken from this tick's."""
         self._work = min(self._work + TICK_WORK_UNITS, TICK_WORK_UNITS)
 
     def _pay(self) -> None:
@@ -491,7 +499,7 @@ class Connection:
             raise CommandInvalid(f"{method.name} on channel 0 while {self.state.value}")
         method = decode_method(data[start:stop])
         if method_id == spec.CONNECTION_START_OK:
-            # Its first argument, which was decoded, so the length is one.
+            # The client properties are the first argument. The length is valid, since the method was decoded.
             self._peer_table = data[start + 4 : start + 8 + i64(read_i32_be(data, start + 4))]
         self._move(target, method)
 
@@ -513,7 +521,7 @@ class Connection:
         elif isinstance(method, ConnectionTuneOk):
             excess = self._excess(method)
             if excess:
-                # amqp-0-9-1 connection.tune-ok: hang up, and leave out the close. Who looks for the reason has our log.
+                # amqp-0-9-1 connection.tune-ok: end the connection without connection.close. The log has the reason.
                 self._finish(NotAllowed(excess))
                 return
             self._agree(method.channel_max, method.frame_max, method.heartbeat)
@@ -578,7 +586,7 @@ class Connection:
         self._set_tuning(
             _smaller(mine.channel_max, offer.channel_max),
             _smaller(mine.frame_max, offer.frame_max),
-            # amqp-0-9-1 connection.tune-ok: the client decides, and zero is a client that wants none.
+            # amqp-0-9-1 connection.tune-ok: the client decides, and 0 turns heartbeats off.
             0 if mine.heartbeat == 0 else _smaller(mine.heartbeat, offer.heartbeat),
         )
         agreed = self.tuning
@@ -588,7 +596,7 @@ class Connection:
         self._send(ConnectionOpen(virtual_host=login.virtual_host))
 
     def _excess(self, wanted: ConnectionTuneOk) -> str:
-        """The error for a limit that the client wants higher than the offer; empty if there is none."""
+        """Return the error text for a limit above the offered one; empty if all limits are within the offer."""
         offer = self.tuning
         if wanted.channel_max > offer.channel_max:
             return f"negotiated channel_max = {wanted.channel_max} is higher than the maximum of {offer.channel_max}"
@@ -608,9 +616,10 @@ class Connection:
         self._payload_max = frame_max - FRAME_OVERHEAD_BYTES
         self._heartbeat = float(heartbeat)
 
-    # -- what the owner says ------------------------------------------------------------------------------------
+    # -- calls by the owner -------------------------------------------------------------------------------------
 
     def accept_login(self) -> None:
+        """Server: accept the login, and send tune."""
         if self.state is not State.LOGIN:
             return
         self.state = State.TUNE_OK
@@ -620,21 +629,25 @@ class Connection:
         self._send(ConnectionTune(channel_max=offer.channel_max, frame_max=offer.frame_max, heartbeat=offer.heartbeat))
 
     def challenge(self, data: bytes) -> None:
-        """Server: a login takes one more response of the client."""
+        """Server: send a challenge, since the login needs one more response of the client."""
         if self.state is State.LOGIN:
             self.state = State.SECURE_OK
             self._send(ConnectionSecure(challenge=data))
 
     def respond(self, response: bytes) -> None:
-        """Client: the answer to a challenge."""
+        """Client: send the answer to a challenge."""
         if self.state is State.TUNE:
             self._send(ConnectionSecureOk(response=response))
 
     def refuse_login(self, error: AmqpError) -> None:
-        """Clients that declare `authentication_failure_close` are told; the specification just hangs up."""
+        """Server: refuse the login, and end the connection.
+
+        Clients with the capability `authentication_failure_close` get connection.close with the error. For others the
+        connection ends without it, as the specification says.
+        """
         if self.state is not State.LOGIN:
             return
-        # Not kept: decoded, what a stranger says takes ten times its bytes, until cycles are collected.
+        # The decoded table is not kept: before login anybody can send one, and decoded it takes ten times its size.
         capabilities = self._take_peer_table().get("capabilities")
         if isinstance(capabilities, dict) and capabilities.get("authentication_failure_close") is True:
             self._frame_method = spec.CONNECTION_START_OK
@@ -648,8 +661,10 @@ class Connection:
         return table
 
     def accept_open(self, takes_overhang: bool = False) -> None:
-        """Server: the client may use the virtual host. `takes_overhang`: a frame's payload alone may have as many bytes
-        as was agreed for all of the frame, which many clients take frame-max to mean.
+        """Server: send open-ok, since the client may use the virtual host.
+
+        With `takes_overhang` the payload of a frame may have frame-max bytes: many clients understand frame-max as the
+        limit of the payload, not of the whole frame.
         """
         if self.state is not State.OPENING:
             return
@@ -660,17 +675,21 @@ class Connection:
         self._send(ConnectionOpenOk())
 
     def accept_secret(self) -> None:
+        """Server: accept the secret of `on_secret`, and tell the client."""
         if self.state is State.OPEN:
             self._send(ConnectionUpdateSecretOk())
 
     def update_secret(self, secret: bytes, reason: str) -> None:
-        """Client: tell the server the password to know us by from now on."""
+        """Client: send a new password or token for this connection. Raises LocalProtocolError if it is not open."""
         if self.state is not State.OPEN:
             raise LocalProtocolError(f"the connection is {self.state.value}")
         self._send(ConnectionUpdateSecret(new_secret=secret, reason=reason))
 
     def open_channel(self, owner: ChannelOwner) -> Channel:
-        """Client: ask for a channel under the lowest free number; it may be used before open-ok comes."""
+        """Client: open a channel with the lowest free number. It can be used before open-ok arrives.
+
+        Raises LocalProtocolError if the connection is not open, or all channels are in use.
+        """
         if not self._is_open:
             raise LocalProtocolError(f"the connection is {self.state.value}")
         number = 1
@@ -683,7 +702,10 @@ class Connection:
         return channel
 
     def close(self, code: int = 200, text: str = "", error: FlintError | None = None, method_id: int = 0) -> None:
-        """Send connection.close; all channels end now. Harmless when the connection is closing already."""
+        """Send connection.close, and end all channels now. Does nothing if the connection is closing or closed.
+
+        `method_id` is the method that failed, or 0.
+        """
         if self.state in (State.CLOSING, State.CLOSED):
             return
         if self.state in (State.HEADER, State.START):
@@ -701,32 +723,32 @@ class Connection:
         self.state = State.CLOSING
 
     def lost(self, error: FlintError | None) -> None:
-        """The transport is gone."""
+        """End the connection because the transport has ended."""
         self._finish(error or ConnectionLost("the peer closed the socket"))
 
     def take_publishes(self) -> None:
-        """Server: publishes need not wait any more; `receive(b"")` goes on with one that did."""
+        """Server: stop holding publishes. `receive(b"")` continues with one that waits."""
         self.holds_publishes = False
         self.is_holding = False
 
     def blocked(self, reason: str | None) -> None:
-        """Server: tell the client that publishes are not taken for now, or again."""
+        """Server: send connection.blocked with the reason; with None, connection.unblocked."""
         self._send(ConnectionUnblocked() if reason is None else ConnectionBlocked(reason=reason))
 
     def mark_alive(self, now: float) -> None:
-        """The peer is taken for alive, although nothing it sends is read at present."""
+        """Count the peer as alive at `now`, although its bytes are not read at present."""
         self._received_at = now
 
     # -- time ---------------------------------------------------------------------------------------------------
 
     def next_timer(self) -> float | None:
-        """When `handle_timer` wants to be called, in the clock of `receive`; None while there is no heartbeat."""
+        """Return when to call `handle_timer`, in seconds of the clock of `receive`; None without heartbeats."""
         if self._heartbeat <= 0.0 or self.state is State.CLOSED:
             return None
         return min(self._sent_at + self._heartbeat / 2, self._received_at + 2 * self._heartbeat)
 
     def handle_timer(self, now: float) -> None:
-        """Send a heartbeat when nothing was sent for half an interval; give up after two intervals of silence."""
+        """Send a heartbeat after half an interval without output; end the connection after two without input."""
         if self._heartbeat <= 0.0 or self.state is State.CLOSED:
             return
         if now >= self._received_at + 2 * self._heartbeat:
@@ -737,18 +759,18 @@ class Connection:
             self._sent_at = now
 
     def sent(self, now: float) -> None:
-        """The transport wrote something: no heartbeat is due for a while."""
+        """Note that the transport wrote bytes at `now`, which delays the next heartbeat."""
         self._sent_at = now
 
-    # -- ends ---------------------------------------------------------------------------------------------------
+    # -- end of the connection ----------------------------------------------------------------------------------
 
     def _refuse(self, error: AmqpError) -> None:
-        """A fault of the peer, turned into the close its type asks for."""
+        """Close the channel or the connection for a fault of the peer, as the type of the error requires."""
         if self.state is State.CLOSING:
             return
         channel = self._channels.get(self._frame_channel)
         if channel is not None and (self._frame_method == 0 or isinstance(error, UnexpectedFrame)):
-            # Found at a frame of content, or for want of one: it is the method before it that fails.
+            # The fault is in a content frame, or one is missing: the method before it is the one that fails.
             self._frame_method = channel.content_method()
         if error.closes_connection or channel is None or channel.state not in (channels.OPEN, channels.OPENING):
             self._close_with(error)
@@ -775,7 +797,7 @@ class Connection:
     def _finish(self, error: FlintError | None) -> None:
         self.state = State.CLOSED
         self._peer_table = b""
-        # The transport has to hang up, even where there is nothing more to say.
+        # The transport has to visit this output to end the connection, even if there are no bytes to send.
         self.output.touch()
         self._end(error)
 
@@ -785,7 +807,7 @@ _CLOSE_OK_FRAME = bytes.fromhex("010000 00000004 000a0033 ce")
 
 
 def _smaller(mine: int, offered: int) -> int:
-    """Zero means no limit (amqp-0-9-1 connection.tune)."""
+    """Return the smaller of two limits, where 0 means no limit (amqp-0-9-1 connection.tune)."""
     if mine == 0 or offered == 0:
         return mine or offered
     return min(mine, offered)

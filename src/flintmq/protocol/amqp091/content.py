@@ -1,4 +1,4 @@
-"""Messages in frames: a content header, and body frames."""
+"""Message contents in frames: a content header, followed by body frames."""
 
 from typing import Final, final
 
@@ -9,17 +9,17 @@ from flintmq.base.limits import FRAME_OVERHEAD_BYTES
 from flintmq.protocol.output import LARGE_BODY_BYTES, Output
 from flintmq.wire.amqp091.frames import FRAME_END, write_body_frame_start, write_content_header, write_method
 
-# Smaller parts of a body are copied together as they come: each would cost more than its bytes.
+# Parts of a body below this size are copied together when they arrive: kept apart, each costs more than its bytes.
 _PART_BYTES: Final = 16 * 1024
-# No body is so long.
+# A size that no body has: nothing is remembered.
 NOT_KEPT: Final = -1
-# A channel keeps no larger properties of what it sent last.
+# A channel does not remember properties above this size of the content that it sent last.
 KEPT_BYTES_MAX: Final = 1024
 
 
 @final
 class Assembly:
-    """A body of which some frames came."""
+    """A body of which some frames have arrived."""
 
     def __init__(self) -> None:
         self.size: i64 = 0
@@ -36,7 +36,7 @@ class Assembly:
             self._parts.append(part)
 
     def add_from(self, data: bytes, start: i64, stop: i64) -> None:
-        """The same with a part of what was read, which is copied once, by `whole`, and kept until then."""
+        """Add data[start:stop]. A large part is not copied before `whole`, and keeps all of `data` until then."""
         if stop - start < _PART_BYTES:
             self.add(data[start:stop])
         else:
@@ -55,15 +55,16 @@ class Assembly:
 
 
 def fits_one_frame(output: Output, body_size: i64) -> bool:
-    """Whether there is a body, and it is copied into the batch as one frame."""
+    """Return whether the body is not empty, and goes out as one frame that is copied into the batch."""
     return 0 < body_size < LARGE_BODY_BYTES and body_size <= output.frame_max - FRAME_OVERHEAD_BYTES
 
 
 @final
 class LastContent:
-    """The parts of what a channel sent last; the next is the same when it has these very objects and this size.
+    """The parts of the content that a channel sent last, to encode them only once for equal contents in a row.
 
-    Composed when that is so for the first time: `before_body` is all that stands before the body.
+    A content is equal if it has the identical method and properties objects, and a body of the same size. At the first
+    equal one, `compose` encodes all bytes before the body into `before_body`.
     """
 
     def __init__(self) -> None:
@@ -83,7 +84,7 @@ class LastContent:
             self.size = NOT_KEPT
 
     def compose(self, channel: i64, output: Output) -> bool:
-        """Encode the parts; False where the body does not go out in one frame together with them."""
+        """Encode the parts. Returns False, with nothing done, if the body does not fit one frame."""
         if not fits_one_frame(output, self.size):
             return False
         w = BytesWriter()
@@ -95,7 +96,7 @@ class LastContent:
 
 
 def write_content(output: Output, channel: i64, properties: bytes, body: bytes) -> None:
-    """A content header, and as many body frames as frame_max asks for (none for an empty body)."""
+    """Write a content header, and the body in as many frames as frame_max requires (none for an empty body)."""
     size: i64 = len(body)
     output.charge(size)
     write_content_header(output.writer, channel, properties, size)
@@ -103,7 +104,7 @@ def write_content(output: Output, channel: i64, properties: bytes, body: bytes) 
 
 
 def write_pieces(output: Output, channel: i64, properties: bytes, pieces: list[bytes]) -> None:
-    """The same for a body in pieces: small ones share a frame, as far as it holds them; large ones are not copied."""
+    """Write a content header, and a body that is in pieces. Small pieces share frames; large pieces are not copied."""
     size: i64 = 0
     for piece in pieces:
         size += len(piece)
@@ -132,6 +133,7 @@ def write_pieces(output: Output, channel: i64, properties: bytes, pieces: list[b
 
 
 def write_body(output: Output, channel: i64, body: bytes) -> None:
+    """Write a body in as many frames as frame_max requires (none for an empty body). A large body is not copied."""
     w = output.writer
     size: i64 = len(body)
     room: i64 = output.frame_max - FRAME_OVERHEAD_BYTES

@@ -1,4 +1,4 @@
-"""Encodes deliveries; parts that equal those of the delivery before are encoded once."""
+"""Encoding of deliveries. Parts that are equal to those of the previous delivery are encoded only once."""
 
 from typing import Final, final
 
@@ -15,16 +15,17 @@ from flintmq.wire.amqp091.frames import (
     write_content_header,
 )
 
-# Delivery tag and redelivered: what basic.deliver says beside its consumer, exchange and routing key.
+# The size of the delivery tag and the redelivered flag in basic.deliver.
 DELIVERY_OVERHEAD_BYTES: Final = 9
 
 
 @final
 class LastDelivery:
-    """The parts of a channel's last delivery; the next is the same when it has these very objects and this size.
+    """The parts of a channel's last delivery, to encode them only once for equal deliveries in a row.
 
-    Composed when that is so for the first time: `before_tag` is all that stands before the delivery tag, `before_body`
-    what is between the redelivered flag and the body.
+    A delivery is equal if it has the identical prefix, address and properties objects, and a body of the same size. At
+    the first equal one, `compose` encodes all bytes before the delivery tag into `before_tag`, and those between the
+    redelivered flag and the body into `before_body`.
     """
 
     def __init__(self) -> None:
@@ -47,7 +48,7 @@ class LastDelivery:
             self.size = NOT_KEPT
 
     def compose(self, channel: i64, output: Output) -> bool:
-        """Encode the parts; False where the body does not go out in one frame together with them."""
+        """Encode the parts. Returns False, with nothing done, if the body does not fit one frame."""
         if not fits_one_frame(output, self.size):
             return False
         w = BytesWriter()

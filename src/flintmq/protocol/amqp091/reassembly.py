@@ -10,7 +10,7 @@ from flintmq.protocol.reassembly import NodeReassembly, Reassembly
 
 @final
 class ReassemblyBudget(Reassembly):
-    """`message_max` bounds a body, `header_max` a content header's payload, both in bytes."""
+    """The reassembly limits of a connection, in bytes: `message_max` of a body, `header_max` of a header's payload."""
 
     def __init__(self, message_max: i64, header_max: i64, node: NodeReassembly | None = None) -> None:
         super().__init__(message_max, node)

@@ -1,7 +1,7 @@
 """The legal moves of an AMQP 0-9-1 connection and its channels, as data.
 
-`CONNECTION[role][state][method]` is the state after *receiving* that method; a missing entry is the protocol error.
-Sending needs no table: an engine sends what its own state calls for.
+`CONNECTION[role][state][method]` is the state after *receiving* that method; a method without an entry is a protocol
+error. Sending needs no table: the state of an engine determines what it sends.
 """
 
 from enum import Enum
@@ -12,7 +12,7 @@ from flintmq.wire.amqp091 import spec
 
 
 class State(Enum):
-    """The state of a connection. Between LOGIN and TUNING, and in OPENING, it waits for its owner."""
+    """The state of a connection. In LOGIN and OPENING it waits for a decision of its owner."""
 
     HEADER = "awaiting the protocol header"
     START = "awaiting connection.start"
@@ -59,7 +59,7 @@ _CLIENT: Final[Moves] = {
 }
 CONNECTION: Final[dict[Role, Moves]] = {Role.SERVER: _SERVER, Role.CLIENT: _CLIENT}
 
-# Methods a peer in the other role may send on an open channel; everything else known is 503 command-invalid.
+# The methods that each role may receive on an open channel. Any other known method is 503 command-invalid.
 RECEIVED: Final[dict[Role, frozenset[int]]] = {
     Role.SERVER: frozenset(
         {

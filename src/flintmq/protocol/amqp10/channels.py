@@ -1,4 +1,4 @@
-"""Sessions by channel: the numbers that the peer sends on, and ours (amqp-1.0 part 2 §2.4, §2.5.1)."""
+"""The sessions of a connection by channel: incoming channels, and outgoing ones (amqp-1.0 part 2 §2.4, §2.5.1)."""
 
 from typing import TYPE_CHECKING, final
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @final
 class Channels:
-    """Channels are few and numbered from 0 on, so lists serve."""
+    """The sessions by channel number. Channels are few and numbered from 0 on, so two lists hold them."""
 
     def __init__(self, connection: "Connection", channel_max: i64) -> None:
         self._connection = connection
@@ -29,7 +29,7 @@ class Channels:
         return [session for session in self._outgoing if session is not None]
 
     def find(self, number: i64) -> Session | None:
-        """The session that the peer sends on this channel for."""
+        """Return the session of the peer's channel `number`, or None."""
         session = self._last
         if session is None or session.remote_number != number:
             session = self._incoming[number] if number < len(self._incoming) else None
@@ -37,11 +37,12 @@ class Channels:
         return session
 
     def check(self, number: i64) -> None:
+        """Check a channel number of the peer. Raises FramingError if it is above our channel-max."""
         if number > self._channel_max:
             raise FramingError(f"channel {number} is above our channel-max ({self._channel_max})")
 
     def new(self) -> Session:
-        """A session on the lowest channel that is free, of those that the peer takes."""
+        """Create a session on the lowest free channel. Raises ResourceLimitExceeded if the peer allows no more."""
         numbers = self._outgoing
         number: i64 = 0
         while number < len(numbers) and numbers[number] is not None:
@@ -57,7 +58,10 @@ class Channels:
         return session
 
     def begun(self, begin: Begin, number: i64) -> Session:
-        """The session that the peer's begin is for: one of ours that it answers, or a new one."""
+        """Return the session of the peer's begin: one of ours that it answers, or a new one.
+
+        Raises FramingError, IllegalState or InvalidField if the channels of the begin are not possible.
+        """
         self.check(number)
         numbers = self._incoming
         if number < len(numbers) and numbers[number] is not None:
@@ -77,7 +81,7 @@ class Channels:
         return session
 
     def release(self, session: Session) -> None:
-        """Both sides have ended it."""
+        """Free the channels of a session that both sides have ended."""
         self._outgoing[session.number] = None
         if session.remote_number >= 0:
             self._incoming[session.remote_number] = None

@@ -1,7 +1,7 @@
-"""An AMQP 1.0 connection without its socket, for either role: bytes in, calls to owners out.
+"""An AMQP 1.0 connection without a socket, for either role: it receives bytes and calls its owners.
 
-This file reads protocol headers and frames and keeps the connection's own state; each session keeps its own. It knows
-no clock: time comes in with the bytes, and `next_timer` says when it wants to be asked again.
+The connection reads protocol headers and frames, and keeps its own state; each session keeps its own. It reads no
+clock: the caller passes the time with the bytes, and `next_timer` says when to call `handle_timer`.
 """
 
 import dataclasses
@@ -86,11 +86,11 @@ from flintmq.wire.amqp10.performatives import (
     Transfer,
 )
 
-# Pieces of one frame, above which they are put together: each costs 40 bytes more than it holds, and a peer decides how
-# small they are.
+# The number of pieces of one frame at which they are joined. Each piece costs 40 bytes beside its content, and the peer
+# decides how small the pieces are.
 _PIECES_MAX: Final = 32
 _HEADER_BYTES: Final = 8
-# While the owner is thinking, no number of bytes makes reading on worth while.
+# A number of bytes that never arrives: nothing is read while the owner decides.
 _NEVER: Final = 1 << 62
 _DESCRIBED: Final = 0x00
 _SMALLULONG: Final = 0x53
@@ -98,8 +98,9 @@ _SMALLULONG: Final = 0x53
 
 @dataclass(frozen=True)
 class Tuning:
-    """What this side takes: sizes in bytes, numbers of channels and handles from 0 on; silence in milliseconds, after
-    which the peer is taken for dead (0 for ever).
+    """The limits of this side. Sizes are in bytes; channels and handles are numbered from 0 to the maximum.
+
+    After `idle_timeout_ms` milliseconds without input the peer counts as dead; 0 means never.
     """
 
     frame_max: int = FRAME_MAX_BYTES
@@ -111,51 +112,54 @@ class Tuning:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ConnectionOwner:
-    """Who is told what happens on a connection as a whole. A server's owner answers logins and opens."""
+    """Receives the events of a connection as a whole. A server's owner answers logins and opens."""
 
     def on_sasl_init(self, mechanism: str, response: bytes | None, hostname: str | None) -> None:
-        """Server: call `sasl_challenge`, `sasl_accept` or `sasl_refuse`, now or later."""
+        """Server: handle sasl-init. The owner calls `sasl_challenge`, `sasl_accept` or `sasl_refuse`, now or later."""
         raise LocalProtocolError("this side offers no mechanisms")
 
     def on_sasl_response(self, response: bytes) -> None:
-        """Server: the answer to a challenge; the same."""
+        """Server: handle the client's answer to a challenge. The owner answers it as it answers `on_sasl_init`."""
         raise LocalProtocolError("this side sends no challenges")
 
     def on_sasl_mechanisms(self, mechanisms: list[str]) -> None:
-        """Client: call `sasl_init`, or `lost` where there is none that will do."""
+        """Client: handle the server's mechanisms. The owner calls `sasl_init`, or `lost` if it can use none of them."""
         raise LocalProtocolError("this side does not log in")
 
     def on_sasl_challenge(self, challenge: bytes) -> None:
-        """Client: call `sasl_respond`."""
+        """Client: handle a challenge of the server. The owner calls `sasl_respond`."""
         raise LocalProtocolError("this side does not answer challenges")
 
     def on_sasl_outcome(self, additional: bytes | None) -> None:
-        """Client: the login was accepted; some mechanisms have a last word of the server here."""
+        """Client: the server accepted the login. `additional` is the last message of the mechanism, if it has one."""
         return
 
     @abstractmethod
     def on_open(self, opening: Open) -> None:
-        """Server: open came. Call `accept_open`, now or later, or raise what refuses it. Client: open was answered."""
+        """Server: handle open; the owner calls `accept_open`, now or later, or raises an error to refuse.
+
+        Client: handle the server's open.
+        """
 
     @abstractmethod
     def on_session(self, session: Session, begin: Begin) -> SessionOwner:
-        """The peer began a session, which is answered when this returns. Raise what refuses it."""
+        """Handle a session that the peer began, and return its owner. Then begin is sent. Raise an error to refuse."""
 
     def on_transfer_held(self) -> None:
-        """A transfer came while `holds_publishes`. Nothing behind it is heard until publishes are taken."""
+        """A transfer arrived while `holds_publishes` is set. It and all after it wait for `take_publishes`."""
         return
 
     @abstractmethod
     def on_closed(self, error: FlintError | None) -> None:
-        """The connection takes no more; told once, after its sessions were. What is in the output still goes out."""
+        """Handle the end of the connection. Called once, after its sessions ended. The output is still to be sent."""
 
 
 @final
 class Connection:
-    """One end of a connection. Feed it bytes by `receive`; send what `output` gathers.
+    """One end of a connection. Its owner passes received bytes to `receive` and sends the bytes of `output`.
 
-    `opening` is what this side says of itself in open; sizes and times are filled in from `tuning`. A server that has
-    `mechanisms` insists on SASL; a client that `logs_in` begins with it.
+    `opening` is the open of this side; its sizes and times are set from `tuning`. A server with `mechanisms` requires
+    SASL; a client with `logs_in` begins with it.
     """
 
     def __init__(
@@ -176,15 +180,15 @@ class Connection:
         self.layer: Layer = Layer.HEADER
         self.local: Endpoint = Endpoint.UNSENT
         self.remote: Endpoint = Endpoint.UNSENT
-        # What the peer said of itself.
+        # The peer's open.
         self.peer: Open | None = None
-        # Bytes that a frame to the peer may have (part 2 §2.4.1: until open it is this).
+        # The largest frame to the peer, in bytes; until open, the minimum (part 2 §2.4.1).
         self.peer_frame_max: i64 = spec.MIN_MAX_FRAME_SIZE
-        # Whether what the specification forbids and RabbitMQ lets pass is let pass here: an error without a condition,
-        # a frame for a session or a detach for a link that there is none of, a flow without a handle that speaks of a
-        # link, a delivery without a tag.
+        # Whether to accept what the specification forbids and RabbitMQ accepts: an error without a condition, a frame
+        # for a session that does not exist, a detach for a link that does not exist, a flow with fields of a link but
+        # without a handle, a delivery without a tag.
         self.is_lenient: bool = False
-        # Whether the next transfer, and what is behind it, has to wait; and whether one waits.
+        # `holds_publishes`: the next transfer, and all frames after it, have to wait. `is_holding`: one is waiting.
         self.holds_publishes: bool = False
         self.is_holding: bool = False
         self._owner = owner
@@ -194,37 +198,37 @@ class Connection:
         self._mechanisms = mechanisms or []
         self._logs_in = logs_in
         self._work: i64 = TICK_WORK_UNITS
-        # Where the meter of work stood when this connection paid last.
+        # The reading of the work meter at the last `_pay`.
         self._metered: i64 = 0
         self._frame_work: i64 = METHOD_WORK_UNITS if role is Role.SERVER else 0
         self._channels = Channels(self, tuning.channel_max)
         self._dirty: list[Session] = []
-        # The session that sent something last.
+        # The session that began a delivery last. `resume` comes to it last.
         self.last: Session | None = None
         self._fast = FastTransfer()
-        # The session that the frame in hand is for: whose fault an error would be.
+        # The session of the current frame, to which an error belongs.
         self._at: Session | None = None
         self._is_open = False
         self._frame_max: i64 = spec.MIN_MAX_FRAME_SIZE
-        # Bytes of an incomplete frame, and how many it takes before reading on makes sense.
+        # The bytes of an incomplete frame, and how many bytes are needed before it is worth reading again.
         self._held: list[bytes] = []
         self._held_bytes: i64 = 0
         self._needed: i64 = 1
         self._next: i64 = 0
-        # The owner is thinking, and what comes meanwhile waits.
+        # Whether the owner has a decision to make; input waits until then.
         self._is_waiting = False
         self._is_reading = False
         self._idle_timeout = IdleTimeout(tuning.idle_timeout_ms / 1000)
         self._told_closed = False
         if not self._is_server:
-            # A server's open comes behind ours, which says what we take.
+            # The server's open answers ours, which says how large its frames may be.
             self._frame_max = tuning.frame_max
             if logs_in:
                 self._raw(spec.SASL_HEADER)
             else:
                 self._begin_frames()
 
-    # -- what it is ---------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
@@ -232,7 +236,7 @@ class Connection:
 
     @property
     def is_closing(self) -> bool:
-        """Our close waits for its answer."""
+        """Whether this side has sent close and waits for the peer's."""
         return self.layer is Layer.FRAMES and self.local is Endpoint.CLOSED
 
     @property
@@ -241,8 +245,10 @@ class Connection:
 
     @property
     def is_paused(self) -> bool:
-        """Whole frames may wait in here because too much waits in the output, because enough was done before the last
-        `refresh`, or because transfers were held until now: `receive(b"")` goes on with them.
+        """Whether complete frames may wait in the connection; `receive(b"")` continues with them.
+
+        They wait because the output holds too much, because the work of the tick was used up before the last
+        `refresh`, or because transfers were held until now.
         """
         return self._needed == 0 and self._held_bytes > 0 and not self.is_holding
 
@@ -252,13 +258,16 @@ class Connection:
 
     @property
     def assembled_bytes(self) -> int:
-        """What is held of messages, and of a frame, that have begun to come and have not ended."""
+        """The bytes held of incomplete messages and of the incomplete frame."""
         return int(self.reassembly.all_held)
 
     # -- bytes in -----------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take in bytes; calls the owners for what they say. Faults of the peer become closes, never exceptions."""
+        """Read received bytes, and call the owners for their frames. `now` is in seconds.
+
+        A fault of the peer ends the link, the session or the connection and never raises.
+        """
         self._idle_timeout.received_at = now
         if self._held_bytes > 0:
             if data:
@@ -289,7 +298,7 @@ class Connection:
                     self._pay()
                     self._refuse(error)
                     if self._next <= pos:
-                        # The frame itself cannot be trusted, so nothing behind it can.
+                        # The end of a malformed frame is unknown, so what follows cannot be read as frames.
                         return
                     pos = self._next
         finally:
@@ -305,7 +314,7 @@ class Connection:
             self.flush()
 
     def _read(self, data: bytes, pos: i64, end: i64) -> i64:
-        """Read whole frames from `pos`; returns where the first incomplete one starts."""
+        """Read complete frames from `pos` on, and return where the first incomplete one starts."""
         fast = self._fast
         channels = self._channels
         while True:
@@ -338,7 +347,7 @@ class Connection:
                 continue
             body = frame_body(data, pos, size, FRAME_AMQP)
             if body == stop:
-                # Without a body, a frame only says that the peer is alive (part 2 §2.4.5).
+                # A frame without a body only shows that the peer is alive (part 2 §2.4.5).
                 self._next = stop
                 pos = stop
                 continue
@@ -354,7 +363,7 @@ class Connection:
                 and data[body + 1] == _SMALLULONG
             ):
                 if self._work <= 0:
-                    # A few bytes can ask for milliseconds: others want their turn.
+                    # A few bytes can cause milliseconds of work, so the other connections get their turn first.
                     self._needed = 0
                     return pos
                 if self.holds_publishes:
@@ -367,7 +376,7 @@ class Connection:
                     start = fast.scan(data, body + 3, stop)
                     if start != 0:
                         if fast.settled:
-                            # Who takes it could not tell another format without its delivery.
+                            # Another message format needs a delivery object, which tells the owner the format.
                             if fast.message_format == 0 and session.receive_settled(fast.handle, data, start, stop):
                                 continue
                         elif session.receive_unsettled(
@@ -389,12 +398,12 @@ class Connection:
                 pos = stop
                 self._receive_frame(session, number, data, body, stop)
                 if self.output.backlog > OUTPUT_BACK_PRESSURE_BYTES and self._is_server:
-                    # A few bytes can ask for megabytes: the peer has to read some before it is heard again.
+                    # A few bytes can request megabytes, so the peer must read some before more is handled.
                     self._needed = 0
                     return pos
 
     def _receive_frame(self, session: Session | None, number: i64, data: bytes, body: i64, stop: i64) -> None:
-        """Any frame on an open connection."""
+        """Handle any frame on an open connection. Raises an error if the frame is not legal now."""
         performative, start = decode_body(data, body, stop, self.is_lenient)
         code = performative.descriptor
         if code not in CONNECTION[self.remote]:
@@ -412,7 +421,8 @@ class Connection:
             self._channels.check(number)
             raise IllegalState(f"{performative.type_name} on channel {number}, on which no session has begun")
         if not session.is_listening:
-            # What was on its way when we ended the session; with an error, it has to be dropped (part 2 §2.5.4).
+            # Frames that were under way when we ended the session. After an end with an error, they must be dropped
+            # (part 2 §2.5.4).
             if code == spec.END:
                 session.receive(performative)
             return
@@ -431,7 +441,7 @@ class Connection:
             session.receive(performative)
 
     def _receive_unopened(self, data: bytes, pos: i64, size: i64) -> None:
-        """A frame of the security layer, or one that comes before both sides have sent open, or behind our close."""
+        """Handle a frame of the security layer, or one before both sides have sent open, or one after our close."""
         stop = pos + size
         if self.layer is Layer.SASL:
             start = frame_body(data, pos, size, FRAME_SASL)
@@ -442,7 +452,7 @@ class Connection:
             return
         performative, _ = decode_body(data, start, stop, self.is_lenient)
         if self.local is Endpoint.CLOSED:
-            # After our close all that counts is the peer's (part 2 §2.4.6).
+            # After our close, only the peer's close counts (part 2 §2.4.6).
             if isinstance(performative, Close):
                 self._finish(from_wire(performative.error))
             return
@@ -460,7 +470,7 @@ class Connection:
     # -- headers and logins -------------------------------------------------------------------------------------
 
     def _read_header(self, data: bytes, pos: i64, end: i64) -> bool:
-        """False if it is not all there, or not what was due."""
+        """Read a protocol header. Returns False if it is not complete, or not the expected one."""
         got = data[pos : pos + _HEADER_BYTES]
         if len(got) < _HEADER_BYTES:
             self._needed = _HEADER_BYTES
@@ -472,7 +482,7 @@ class Connection:
         if wants_login and got == spec.SASL_HEADER:
             self.layer = Layer.SASL
             if self._is_server:
-                # Beyond what part 5 §5.3.1 allows, which no token fits.
+                # Larger than part 5 §5.3.1 allows: a token does not fit in the frames that it allows.
                 self._frame_max = HANDSHAKE_FRAME_MAX_BYTES
                 self._raw(spec.SASL_HEADER)
                 self._sasl.offer(list(self._mechanisms))
@@ -486,22 +496,22 @@ class Connection:
         return False
 
     def _wrong_header(self, got: bytes) -> None:
-        """amqp-1.0 part 2 §2.2: a server answers with the header it would take, then hangs up."""
+        """Refuse a protocol header: a server sends the header that it accepts, and closes (amqp-1.0 part 2 §2.2)."""
         if self._is_server:
             wants_login = self.layer is Layer.HEADER and bool(self._mechanisms)
             self._raw(spec.SASL_HEADER if wants_login else spec.PROTOCOL_HEADER)
         self._finish(NotImplementedHere(f"the peer sent protocol header {got.hex()}, which cannot be spoken here"))
 
     def _begin_frames(self) -> None:
-        """Client: send header and open in one go (part 2 §2.4.2)."""
+        """Client: send the protocol header and open together (part 2 §2.4.2)."""
         self._raw(spec.PROTOCOL_HEADER)
         self._send_open()
 
     def _receive_sasl(self, performative: SaslPerformative) -> None:
-        # A server's answer may come later, and nothing else may come before it.
+        # A server's owner may decide later, and no input is handled before its answer.
         self._is_waiting = self._is_server
         if self._is_server and _has_response(performative):
-            # What is long has come; a stranger may send ahead no more than that.
+            # The long frame of a login has arrived. From now on a client that is not logged in may send less.
             self._frame_max = LOGIN_FRAME_MAX_BYTES
         outcome = self._sasl.receive(performative, self._owner)
         if outcome is None:
@@ -514,32 +524,32 @@ class Connection:
         self._begin_frames()
 
     def sasl_challenge(self, challenge: bytes) -> None:
-        """Server: ask for more."""
+        """Server: send a challenge of the mechanism."""
         if self._sasl.challenge(challenge):
             self._go_on()
 
     def sasl_accept(self, additional: bytes | None = None) -> None:
-        """Server: who is there may come in."""
+        """Server: accept the login. `additional` is the last message of the mechanism, if it has one."""
         if self._sasl.accept(additional):
             self.layer = Layer.AMQP_HEADER
             self._frame_max = spec.MIN_MAX_FRAME_SIZE
             self._go_on()
 
     def sasl_refuse(self, error: AmqpError | Amqp10Error, code: int = spec.SASL_AUTH) -> None:
-        """Server: who is there may not come in; what was wrong is for our log only."""
+        """Server: refuse the login, and end the connection. The client gets only `code`; `error` is for the log."""
         if self._sasl.refuse(code):
             self._finish(error)
 
     def sasl_init(self, mechanism: str, response: bytes | None, hostname: str | None = None) -> None:
-        """Client: log in."""
+        """Client: choose a mechanism, and send its first response, if it has one."""
         self._sasl.init(mechanism, response, hostname)
 
     def sasl_respond(self, response: bytes) -> None:
-        """Client: answer a challenge."""
+        """Client: send the answer to a challenge."""
         self._sasl.respond(response)
 
     def _go_on(self) -> None:
-        """The owner has decided: what came meanwhile is read."""
+        """Read the input that waited for a decision of the owner."""
         if not self._is_waiting:
             return
         self._is_waiting = False
@@ -568,7 +578,7 @@ class Connection:
         self._owner.on_open(opening)
 
     def accept_open(self, opening: Open | None = None) -> None:
-        """Server: answer open; `opening` is what is said instead of what the connection was made with."""
+        """Server: send open, `opening` in place of the one that the connection was created with."""
         if not self._is_server or self.local is not Endpoint.UNSENT or self.remote is not Endpoint.ACTIVE:
             return
         if opening is not None:
@@ -582,17 +592,17 @@ class Connection:
         opening = self._opening
         opening.max_frame_size = tuning.frame_max
         opening.channel_max = tuning.channel_max
-        # Half of what we wait (part 2 §2.4.5): one that is late is no dead peer yet.
+        # Half of our timeout (part 2 §2.4.5), so that one late frame does not make the peer count as dead.
         opening.idle_time_out = tuning.idle_timeout_ms // 2 or None
         self._frame_max = tuning.frame_max
         self.local = Endpoint.ACTIVE
         if len(self.encode(opening)) + FRAME_HEAD_BYTES > self.peer_frame_max:
-            # A peer that takes little has to do without what we say of ourselves.
+            # A peer that accepts only small frames gets no properties and capabilities.
             opening = dataclasses.replace(opening, properties={}, offered_capabilities=[], desired_capabilities=[])
         self.send(0, opening)
 
     def close(self, error: AmqpError | Amqp10Error | None = None) -> None:
-        """Send close; all sessions end now. Harmless when the connection is closing already."""
+        """Send close, and end all sessions now. Does nothing if the connection is closing or closed."""
         if self.local is Endpoint.CLOSED or self.layer is Layer.DONE:
             return
         if self.layer is not Layer.FRAMES:
@@ -618,13 +628,16 @@ class Connection:
         self._finish(error)
 
     def lost(self, error: FlintError | None) -> None:
-        """The transport is gone."""
+        """End the connection because the transport has ended."""
         self._finish(error or ConnectionLost("the peer closed the socket"))
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
     def begin(self, owner: SessionOwner, properties: Fields | None = None) -> Session:
-        """Begin a session on the lowest free channel; it may be used before the peer's answer comes."""
+        """Begin a session on the lowest free channel. It can be used before the peer's begin arrives.
+
+        Raises LocalProtocolError if the connection is not open, ResourceLimitExceeded if all channels are in use.
+        """
         if not self._is_open:
             raise LocalProtocolError("the connection is not open")
         session = self._channels.new()
@@ -652,12 +665,13 @@ class Connection:
         session.begin(Begin())
 
     def release(self, session: Session) -> None:
-        """Both sides have ended a session: its channels are free."""
+        """Free the channels of a session that both sides have ended."""
         self._channels.release(session)
 
     # -- bytes out ----------------------------------------------------------------------------------------------
 
     def send(self, channel: i64, performative: Performative) -> None:
+        """Send a performative. Raises FrameSizeTooSmall, with nothing written, if it is too large for the peer."""
         w = self.output.writer
         start = begin_frame(w, channel)
         write_body(w, performative)
@@ -671,12 +685,13 @@ class Connection:
         self.output.touch()
 
     def encode(self, performative: Performative) -> bytes:
+        """Return the encoded performative, without the head of a frame."""
         w = BytesWriter()
         write_body(w, performative)
         return w.getvalue()
 
     def begin_frame(self, channel: i64, performative: bytes, payload_size: i64) -> None:
-        """A frame up to its payload, which is to follow."""
+        """Write a frame up to its payload. The caller writes the payload of `payload_size` bytes."""
         w = self.output.writer
         write_i32_be(w, i32(FRAME_HEAD_BYTES + len(performative) + payload_size))
         w.append(2)
@@ -690,11 +705,11 @@ class Connection:
         self.output.touch()
 
     def soil(self, session: Session) -> None:
-        """A session has gathered something for the next `flush`."""
+        """Note that a session has something to write at the next `flush`."""
         self._dirty.append(session)
 
     def flush(self) -> None:
-        """Write what sessions gathered. Who settles outside of `receive` calls this at the end of its turn."""
+        """Write what the sessions gathered. An owner that settles outside of `receive` must call this afterwards."""
         dirty = self._dirty
         if dirty:
             self._dirty = []
@@ -702,22 +717,22 @@ class Connection:
                 session.flush()
 
     def resume(self) -> None:
-        """The output has room again."""
+        """Let the sessions send again, since the output has room."""
         for session in behind(self.sessions, self.last):
             session.pump()
 
     # -- work ---------------------------------------------------------------------------------------------------
 
     def spend(self, units: i64) -> None:
-        """The owner did so much for the peer: when all of TICK_WORK_UNITS is spent, its next frame waits."""
+        """Charge the peer for work of the owner. After TICK_WORK_UNITS in a tick, its next frame waits."""
         self._work -= units
 
     def refresh(self) -> None:
-        """A tick has begun. What was spent beyond the last one's share is paid out of this one's."""
+        """Begin a tick. Units spent beyond the last tick's share are taken from this tick's."""
         self._work = min(self._work + TICK_WORK_UNITS, TICK_WORK_UNITS)
 
     def _pay(self) -> None:
-        """What was done since the last call was done for the peer, and is on the meter."""
+        """Charge the peer for the work that the meter shows since the last call."""
         spent: i64 = WORK.spent
         if self._is_server:
             self._work -= spent - self._metered
@@ -729,29 +744,29 @@ class Connection:
             self._owner.on_transfer_held()
 
     def take_publishes(self) -> None:
-        """Transfers need not wait any more; `receive(b"")` goes on with one that did."""
+        """Stop holding transfers. `receive(b"")` continues with one that waits."""
         self.holds_publishes = False
         self.is_holding = False
 
     # -- time ---------------------------------------------------------------------------------------------------
 
     def mark_alive(self, now: float) -> None:
-        """The peer is taken for alive, although nothing it sends is read at present."""
+        """Count the peer as alive at `now`, although its bytes are not read at present."""
         self._idle_timeout.received_at = now
 
     def sent(self, now: float) -> None:
-        """The transport wrote something: no empty frame is due for a while."""
+        """Note that the transport wrote bytes at `now`, which delays the next empty frame."""
         self._idle_timeout.sent_at = now
 
     def next_timer(self) -> float | None:
-        """When `handle_timer` wants to be called, in the clock of `receive`; None while nothing is due."""
+        """Return when to call `handle_timer`, in seconds of the clock of `receive`; None for no time."""
         if not self._is_open or self.local is Endpoint.CLOSED:
             return None
         return self._idle_timeout.next_timer()
 
     def handle_timer(self, now: float) -> None:
-        """Send an empty frame when nothing was sent for half of what the peer allows; close after too much silence of
-        either side (part 2 §2.4.5).
+        """Send an empty frame after half of the peer's idle timeout without output; close if either side was silent
+        for too long (part 2 §2.4.5).
         """
         if not self._is_open or self.local is Endpoint.CLOSED:
             return
@@ -764,10 +779,10 @@ class Connection:
             self._raw(EMPTY_FRAME)
             idle.sent_at = now
 
-    # -- ends ---------------------------------------------------------------------------------------------------
+    # -- end of the connection ----------------------------------------------------------------------------------
 
     def _refuse(self, error: AmqpError | Amqp10Error) -> None:
-        """A fault of the peer, or a refusal, turned into the end of what cannot go on."""
+        """End the link, the session or the connection for a fault of the peer or a refusal, by the error's scope."""
         if self.local is Endpoint.CLOSED:
             return
         session = self._at if self._is_open else None
@@ -794,13 +809,13 @@ class Connection:
     def _finish(self, error: FlintError | None) -> None:
         self.layer = Layer.DONE
         self._is_waiting = False
-        # The transport has to hang up, even where there is nothing more to say.
+        # The transport has to visit this output to end the connection, even if there are no bytes to send.
         self.output.touch()
         self._end(error)
 
 
 def _has_response(performative: SaslPerformative) -> bool:
-    """Whether a client answered its mechanism, which may ask for more."""
+    """Return whether the frame has a response of the client; after it, the mechanism may ask for another one."""
     if isinstance(performative, SaslInit):
         return bool(performative.initial_response)
     return isinstance(performative, SaslResponse)

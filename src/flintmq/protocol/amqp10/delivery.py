@@ -1,4 +1,4 @@
-"""Deliveries that somebody has not settled yet, by the number that dispositions call them by."""
+"""Deliveries that at least one side has not settled yet, by delivery id."""
 
 from typing import TYPE_CHECKING, Final, final
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
     from flintmq.protocol.amqp10.receiver import ReceiverLink
     from flintmq.protocol.amqp10.sender import SenderLink
 
-# Settled slots at the front are cut off from here on, once they are half of all: rare enough to be free.
+# At least this many empty slots at the front are cut off, once they are half of all. Rare enough to cost nothing.
 _TRIM_SLOTS: Final = 1024
-# So many slots per unsettled delivery, and the few are moved into a dict: one that is never settled must not keep a
-# slot for each that came after it.
+# With more slots than this per unsettled delivery, the deliveries move into a dict: one delivery that is never settled
+# must not keep a slot for each delivery after it.
 _SPARSE_FACTOR: Final = 8
 
 
 class Delivery:
-    """`id` is its number in the session; `mark` whatever the owner wants to find here again."""
+    """A delivery. `id` is its delivery-id in the session; `mark` is any object that the owner wants to keep with it."""
 
     def __init__(self, delivery_id: i64, mark: object) -> None:
         self.id: i64 = delivery_id
         self.mark = mark
-        # What the peer said of it last.
+        # The last state that the peer gave.
         self.state: DeliveryState | None = None
-        # Whether either side has settled it: it is in no map any more.
+        # Whether either side has settled it. It is then in no map of unsettled deliveries.
         self.is_settled = False
 
 
 @final
 class OutgoingDelivery(Delivery):
-    """A delivery that we sent. `number` is what its tag was made of, where `send` made it."""
+    """A delivery that this side sent. `number` is the one that `SenderLink.send` made the tag of, if it did."""
 
     def __init__(self, link: "SenderLink", delivery_id: i64, number: i64, tag: bytes, mark: object) -> None:
         super().__init__(delivery_id, mark)
@@ -49,7 +49,7 @@ class OutgoingDelivery(Delivery):
 
 @final
 class IncomingDelivery(Delivery):
-    """A delivery that the peer sent, `sent_settled` or not. `size` is what came of its message."""
+    """A delivery that the peer sent, `sent_settled` or not. `size` is the bytes of its message received so far."""
 
     def __init__(self, link: "ReceiverLink", delivery_id: i64, tag: bytes, message_format: i64) -> None:
         super().__init__(delivery_id, None)
@@ -58,14 +58,14 @@ class IncomingDelivery(Delivery):
         self.message_format: i64 = message_format
         self.size: i64 = 0
         self.sent_settled = False
-        # The peer took it up again after a link was suspended (amqp-1.0 part 2 §2.6.13).
+        # Whether the peer resumed it after the link was suspended (amqp-1.0 part 2 §2.6.13).
         self.is_resumed = False
-        # Whether we settle only after the peer has (receiver-settle-mode second).
+        # Whether we settle only after the peer (receiver-settle-mode second).
         self.settles_second = False
 
 
 def tag_of(number: i64) -> bytes:
-    """The delivery tag that `SenderLink.send` makes of a number: eight bytes."""
+    """Return the delivery tag that `SenderLink.send` makes of a number: eight bytes."""
     w = BytesWriter()
     write_i64_be(w, number)
     return w.getvalue()
@@ -73,9 +73,10 @@ def tag_of(number: i64) -> bytes:
 
 @final
 class Unsettled:
-    """Ids are given out in order, so a list by id serves: `_slots[_head]` is the delivery with id `_first`.
+    """The unsettled deliveries of one direction of a session, by id.
 
-    Those that were left behind while thousands after them were settled are in `_strays`.
+    Ids are mostly consecutive, so a list holds them: `_slots[_head]` is the delivery with id `_first`. Deliveries that
+    stay unsettled while thousands of later ones are settled move to `_strays`.
     """
 
     def __init__(self) -> None:
@@ -84,14 +85,14 @@ class Unsettled:
         self._first: i64 = 0
         self._live: i64 = 0
         self._strays: dict[int, Delivery] = {}
-        # How many places `between` looked at when it was asked last: who asked pays for them.
+        # The number of places that the last call of `between` looked at, which its caller charges as work.
         self.looked_at: i64 = 0
 
     def __len__(self) -> int:
         return self._live + len(self._strays)
 
     def add(self, delivery: Delivery) -> None:
-        """Raises InvalidField where another one has its number."""
+        """Add a delivery. Raises InvalidField if another unsettled delivery has its id."""
         slots = self._slots
         size: i64 = len(slots)
         count: i64 = size - self._head
@@ -103,7 +104,7 @@ class Unsettled:
             gap: i64 = (delivery.id - self._first) & 0xFFFF_FFFF
             if gap != count:
                 if gap < count or gap > count + _TRIM_SLOTS:
-                    # A peer may number as it likes, so long as no two have the same number.
+                    # A peer may choose any ids, as long as no two unsettled deliveries have the same.
                     if self.get(delivery.id) is not None:
                         raise _taken(delivery.id)
                     self._stow()
@@ -119,6 +120,7 @@ class Unsettled:
         self._live += 1
 
     def get(self, delivery_id: i64) -> Delivery | None:
+        """Return the unsettled delivery with this id, or None."""
         at: i64 = (delivery_id - self._first) & 0xFFFF_FFFF
         if at < len(self._slots) - self._head:
             found = self._slots[self._head + at]
@@ -127,7 +129,7 @@ class Unsettled:
         return self._strays.get(delivery_id) if self._strays else None
 
     def remove(self, delivery: Delivery) -> None:
-        """Forget a delivery; harmless for one that is not there."""
+        """Remove a delivery. Does nothing if it is not here."""
         slots = self._slots
         head: i64 = self._head
         size: i64 = len(slots)
@@ -150,7 +152,7 @@ class Unsettled:
             del self._strays[delivery.id]
 
     def between(self, first: i64, last: i64) -> list[Delivery]:
-        """Those with ids from `first` to `last`, in their order; they stay where they are."""
+        """Return the deliveries with ids from `first` to `last`, inclusive, in order of their ids. Removes nothing."""
         slots = self._slots
         head: i64 = self._head
         found: list[Delivery] = []
@@ -184,7 +186,7 @@ class Unsettled:
         return found
 
     def all(self) -> list[Delivery]:
-        """The oldest first."""
+        """Return all deliveries, the oldest first."""
         return [*self._strays.values(), *(slot for slot in self._slots[self._head :] if slot is not None)]
 
     def clear(self) -> None:

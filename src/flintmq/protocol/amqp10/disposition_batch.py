@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @final
 class DispositionBatch:
-    """The dispositions of a session in one role, as receiver or as sender, that are not written yet."""
+    """The dispositions of a session that are not written yet, for one of its roles: receiver or sender."""
 
     def __init__(self, as_receiver: bool) -> None:
         self._as_receiver = as_receiver
@@ -27,6 +27,10 @@ class DispositionBatch:
     def add(
         self, connection: "Connection", channel: i64, delivery_id: i64, state: DeliveryState | None, settled: bool
     ) -> None:
+        """Add a disposition. If it cannot be joined with those before, these are written first.
+
+        Raises FrameSizeTooSmall if their state is too large for the peer's frames.
+        """
         if not self._is_empty:
             if delivery_id == after(self._last, 1) and state is self._state and settled == self._settled:
                 self._last = delivery_id
@@ -39,6 +43,7 @@ class DispositionBatch:
         self._settled = settled
 
     def write(self, connection: "Connection", channel: i64) -> None:
+        """Write the dispositions, if any. Raises FrameSizeTooSmall if their state does not fit the peer's frames."""
         if self._is_empty:
             return
         self._is_empty = True

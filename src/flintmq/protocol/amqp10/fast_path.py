@@ -1,4 +1,4 @@
-"""The fast path of transfers: one frame, no state, not resumed or aborted. It is read without creating objects."""
+"""The fast path for transfers: those of one frame, without state, not resumed or aborted, are read without objects."""
 
 from typing import Final, final
 
@@ -14,7 +14,7 @@ _UINT: Final = 0x70
 _BINARY8: Final = 0xA0
 _LIST8: Final = 0xC0
 _TAG_MAX_BYTES: Final = 32
-# Fields of a transfer (amqp-1.0 part 2 §2.7.5): the first five are always needed, the last is a hint.
+# The fields of a transfer (amqp-1.0 part 2 §2.7.5): the fast path needs the first five; the last, batchable, is a hint.
 _NEEDED: Final = 5
 _FIELDS: Final = 11
 
@@ -33,9 +33,9 @@ class FastTransfer:
         self._number: i64 = 0
 
     def scan(self, data: bytes, pos: i64, stop: i64) -> i64:
-        """The fields of a transfer from its list at `pos` on, in a frame that ends at `stop`.
+        """Read the fields of a transfer, whose list begins at `pos` in a frame that ends at `stop`.
 
-        Returns where the payload begins; 0 for a transfer that has other fields or is malformed.
+        Returns where the payload begins, or 0 if the transfer has other fields or is malformed.
         """
         if stop - pos < 3 or data[pos] != _LIST8:
             return 0
@@ -78,7 +78,7 @@ class FastTransfer:
         return end
 
     def _uint(self, data: bytes, pos: i64, end: i64) -> i64:
-        """Read a uint into `_number`; returns the position behind it, 0 if there is none."""
+        """Read a uint into `_number`. Returns the position after it, or 0 if there is no uint at `pos`."""
         if pos >= end:
             return 0
         code: i64 = data[pos]

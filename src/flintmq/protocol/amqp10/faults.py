@@ -1,4 +1,4 @@
-"""Errors on the wire: encoded from exceptions of this side, decoded from errors of the peer."""
+"""Conversion between exceptions of this side and AMQP 1.0 errors on the wire."""
 
 from typing import Final
 
@@ -12,14 +12,14 @@ from flintmq.base.errors import (
 from flintmq.wire.amqp10.composite import Fields
 from flintmq.wire.amqp10.states import Error
 
-# With it, an error fits the smallest frame that a peer may ask for (amqp-1.0 part 2 §2.8.19).
+# With a description of this size, an error fits the smallest max-frame-size of a peer (amqp-1.0 part 2 §2.8.19).
 _DESCRIPTION_MAX_BYTES: Final = 384
-# What the tag of a delivery takes beside that, with its name.
+# The bytes that a delivery tag in `info` takes, with its key.
 _TAG_MAX_BYTES: Final = 64
 
 
 def to_wire(error: AmqpError | Amqp10Error | None) -> Error | None:
-    """An exception of this side as the error to send; None for None."""
+    """Return the error to send for an exception of this side; None for None."""
     if error is None:
         return None
     room = _DESCRIPTION_MAX_BYTES
@@ -32,16 +32,17 @@ def to_wire(error: AmqpError | Amqp10Error | None) -> Error | None:
 
 
 def from_wire(error: Error | None) -> EndedByPeer | None:
-    """An error of the peer as an exception; None if the peer gave no error."""
+    """Return an exception for an error of the peer; None if the peer gave no error."""
     if error is None:
         return None
     return EndedByPeer(error.condition, error.description or "", error.info)
 
 
 def scope_of(error: AmqpError | Amqp10Error, smallest: int) -> int:
-    """What ends with an error that was raised in something of scope `smallest`.
+    """Return the scope that ends with an error which was raised in a link, session or connection (`smallest`).
 
-    A refusal of the broker, which knows no sessions and links, ends the smallest; a fault of ours all there is.
+    An AmqpError of the broker, which has no notion of sessions and links, ends the smallest scope; an internal error
+    ends the connection.
     """
     if isinstance(error, Amqp10Error):
         return max(error.scope, smallest)

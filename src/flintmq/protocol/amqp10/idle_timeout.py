@@ -5,7 +5,7 @@ from typing import final
 
 @final
 class IdleTimeout:
-    """`timeout` is after how many seconds without a frame from the peer this side closes; 0 for never."""
+    """The timers of both sides. This side closes after `timeout` seconds without input; 0 means never."""
 
     def __init__(self, timeout: float) -> None:
         # The times of the last bytes received and sent, in seconds.
@@ -15,7 +15,7 @@ class IdleTimeout:
         self._send_every = 0.0
 
     def keep(self, idle_ms: int) -> None:
-        """Set the idle timeout of the peer, in milliseconds: a frame is due twice as often."""
+        """Set the idle timeout of the peer, in milliseconds. A frame is then due after half of it."""
         self._send_every = idle_ms / 2000
 
     def next_timer(self) -> float | None:
@@ -32,11 +32,11 @@ class IdleTimeout:
 
     @property
     def threshold(self) -> float:
-        """After how many seconds the peer closes: twice its idle timeout, as the specification advises."""
+        """The seconds without output after which the peer closes: twice its idle timeout, as specified."""
         return 4.0 * self._send_every
 
     def has_peer_given_up(self, now: float) -> bool:
-        """Whether nothing was sent for so long that the peer has closed: this process stood still."""
+        """Return whether nothing was sent for so long that the peer has closed, because this process was stopped."""
         return 0.0 < self.threshold <= now - self.sent_at and self.sent_at > 0.0
 
     def is_frame_due(self, now: float) -> bool:

@@ -1,7 +1,7 @@
-"""What both ends of a link have in common: its name, how far each side has taken it, attaching and detaching.
+"""The common part of senders and receivers: the name, the state of each side, attaching and detaching.
 
-A link may be attached again under the same name, on this session or another: that is another `Link`, and what the two
-have in common (the terminus, unsettled deliveries) is their owners' affair.
+A link can be attached again under its name, on this session or another. That makes another `Link` object; the owners
+keep what the two have in common (the terminus, the unsettled deliveries).
 """
 
 from abc import abstractmethod
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class LinkOwner:
-    """Who is told what happens on a link. Raise an AmqpError or Amqp10Error to end the link, or what it says."""
+    """Receives the events of a link. Raises an AmqpError or Amqp10Error to end the link, or what its scope says."""
 
     def on_attached(self, attach: Attach) -> None:
-        """The peer answered our attach. Where its terminus is missing, it refuses, and a detach follows."""
+        """Handle the peer's answer to our attach. Without a terminus it is a refusal, and a detach follows."""
         return
 
     @abstractmethod
     def on_detached(self, error: FlintError | None, closed: bool) -> None:
-        """The peer detached the link, or the session is over; told once, and not where we detached it ourselves.
+        """Handle a detach by the peer, or the end of the session. Called once; not called if this side detached.
 
-        `closed` says that it is the link's end; where it is False, the terminus may wait to be attached again. What is
-        unsettled by then is in `link.live()`. Where the link is not closed and there is no error, dispositions for it
-        may still come (part 2 §2.7.6), until `link.take_unsettled()`.
+        If `closed` is False, the terminus may wait for another attach. `link.live()` has the unsettled deliveries. If
+        the link is not closed and there is no error, dispositions for them may still arrive (part 2 §2.7.6), until
+        `link.take_unsettled()`.
         """
 
     def on_released(self) -> None:
-        """Behind a detach of ours: the peer answered, or is gone."""
+        """Handle the answer to our detach, or the end of the connection or session in place of it."""
         return
 
 
 class Link:
-    """One end of a link on one session. `handle` is what we call it, `remote_handle` what the peer does."""
+    """One end of a link on one session. `handle` is the handle of this side, `remote_handle` that of the peer."""
 
     def __init__(self, session: "Session", name: str, is_receiver: bool) -> None:
         self.session = session
@@ -52,37 +52,37 @@ class Link:
         self.remote_handle: i64 = -1
         self.local: Endpoint = Endpoint.UNSENT
         self.remote: Endpoint = Endpoint.UNSENT
-        # Whether transfers and flows may go.
+        # Whether transfers and flows may be sent.
         self.is_attached: bool = False
-        # What the peer says of the link, from when it has attached it.
+        # The peer's attach, once it has arrived.
         self.peer: Attach | None = None
-        # Before `accept`: what the peer asks for, and free to be changed. Afterwards what both agreed on.
+        # The settle modes: before `accept` those that the peer asks for, which the owner may change; then those agreed.
         self.snd_settle_mode: i64 = 2
         self.rcv_settle_mode: i64 = 0
-        # What the peer's flow said last beside its numbers.
+        # The properties of the peer's last flow.
         self.flow_properties: Fields | None = None
-        # A flow is to be sent with the next `flush`.
+        # Whether the next `flush` has to send a flow.
         self.owes_flow = False
-        # How many deliveries on it are not settled.
+        # The number of unsettled deliveries of the link.
         self.unsettled: i64 = 0
-        # We detached it for a fault of the peer: what it still sends on it, or says of its deliveries, ends the session
-        # (part 2 §2.6.5).
+        # Whether this side detached the link for a fault of the peer. A later frame on the link, or a disposition of
+        # its deliveries, ends the session (part 2 §2.6.5).
         self.is_errant: bool = False
 
-    # -- what the owner says ------------------------------------------------------------------------------------
+    # -- calls by the owner -------------------------------------------------------------------------------------
 
     def accept(self, answer: Attach) -> None:
         """Answer the peer's attach, now or later.
 
-        `answer` says source, target, unsettled maps, max-message-size, capabilities and properties; the name, the
-        handle, the role, the settle modes of this link and the delivery count are filled in.
+        `answer` says source, target, unsettled map, max-message-size, capabilities and properties; the name, the
+        handle, the role, the settle modes of this link and the delivery count are set here.
         """
         if self.local is not Endpoint.UNSENT or self.remote is not Endpoint.ACTIVE:
             return
         self.session.send_attach(self, answer)
 
     def refuse(self, error: AmqpError | Amqp10Error | None) -> None:
-        """Answer the peer's attach with no terminus of ours, and detach (amqp-1.0 part 2 §2.6.3)."""
+        """Answer the peer's attach without a terminus of this side, and detach (amqp-1.0 part 2 §2.6.3)."""
         if self.local is not Endpoint.UNSENT or self.remote is Endpoint.UNSENT:
             return
         peer = self.peer
@@ -95,16 +95,16 @@ class Link:
         try:
             self.session.send_attach(self, answer)
         except FrameSizeTooSmall:
-            # What the peer says of its own end may be larger than what it takes.
+            # The peer's own terminus may be larger than the frames that it accepts.
             self.session.send_attach(self, Attach())
         self._detach(error, True)
 
     def detach(self, error: AmqpError | Amqp10Error | None = None, closed: bool = True) -> None:
-        """Send detach: nothing more goes out or comes in. `on_released` follows. Harmless when it was done already.
+        """Send detach. The link sends and accepts nothing more; `on_released` follows. Does nothing a second time.
 
-        Where it closes the link, or there is an error, what is unsettled is forgotten; `take_unsettled` comes before.
-        Otherwise it can be settled still, until `take_unsettled`.
-        With an error and not `closed`, the terminus may still be there to be resumed (part 2 §2.6.5).
+        If `closed`, or with an error, the unsettled deliveries are forgotten, so call `take_unsettled` before if they
+        are needed. Otherwise they can still be settled, until `take_unsettled`. With an error and not `closed`, the
+        terminus may still be resumed (part 2 §2.6.5).
         """
         if self.local is Endpoint.UNSENT:
             self.refuse(error)
@@ -114,7 +114,7 @@ class Link:
                 self.forget_all()
 
     def fail(self, error: AmqpError | Amqp10Error) -> None:
-        """The peer did on this link what it may not."""
+        """Detach the link for a fault of the peer, or refuse its attach."""
         if self.local is Endpoint.CLOSED:
             return
         if self.local is Endpoint.UNSENT:
@@ -139,27 +139,27 @@ class Link:
         raise LocalProtocolError("a link is a sender or a receiver")
 
     def receive_flow(self, flow: Flow) -> None:
-        """The peer said what it knows of the link."""
+        """Handle a flow with the peer's state of the link."""
         raise LocalProtocolError("a link is a sender or a receiver")
 
     def flow(self) -> Flow:
-        """What this end knows of the link."""
+        """Return a flow with this side's state of the link."""
         raise LocalProtocolError("a link is a sender or a receiver")
 
     def forget_all(self) -> None:
-        """The link is no more, and what is unsettled is not called by its number again."""
+        """Forget all unsettled deliveries, since the link has ended and no disposition may refer to them."""
         raise LocalProtocolError("a link is a sender or a receiver")
 
     def announced(self, attach: Attach) -> None:
-        """Our attach goes out."""
+        """Note the fields of our attach, which is about to be sent."""
         raise LocalProtocolError("a link is a sender or a receiver")
 
     def _leave(self) -> None:
-        """Detached by either side: what was begun is given up."""
+        """Note a detach by either side, and give up a message that was sent or received in part."""
         self.is_attached = False
 
     def attached(self, attach: Attach) -> None:
-        """The peer's attach came."""
+        """Handle the peer's attach."""
         self.peer = attach
         self.remote = Endpoint.ACTIVE
         self.remote_handle = attach.handle
@@ -167,14 +167,14 @@ class Link:
             self.snd_settle_mode = attach.snd_settle_mode
             self.rcv_settle_mode = attach.rcv_settle_mode
         elif self.is_receiver:
-            # Each side says for itself how it will settle.
+            # Each side decides its own settle mode.
             self.snd_settle_mode = attach.snd_settle_mode
         else:
             self.rcv_settle_mode = attach.rcv_settle_mode
         self.is_attached = self.local is Endpoint.ACTIVE
 
     def detached(self, detach: Detach, error: FlintError | None) -> None:
-        """The peer's detach came."""
+        """Handle the peer's detach; `error` is the error in it."""
         self.remote = Endpoint.CLOSED
         owner = self.link_owner()
         if self.local is Endpoint.CLOSED:
@@ -192,7 +192,7 @@ class Link:
             self.forget_all()
 
     def abandon(self, error: FlintError | None) -> None:
-        """The session is over, and this link with it."""
+        """End the link because its session has ended."""
         owner = self.link_owner()
         was = self.local
         self._leave()

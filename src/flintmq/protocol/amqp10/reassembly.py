@@ -10,7 +10,7 @@ from flintmq.protocol.reassembly import Reassembly
 
 @final
 class ReassemblyBudget(Reassembly):
-    """The bytes of messages that have begun on the links of one connection."""
+    """Counts the bytes of incomplete messages on the links of one connection."""
 
     def hold(self, size: i64) -> None:
         """Count a part of an incomplete message. Raises ResourceLimitExceeded if the connection holds too much."""

@@ -1,4 +1,4 @@
-"""The receiving end of a link: credit given, deliveries put together, and what becomes of them."""
+"""The receiving end of a link: granting credit, reassembling deliveries, and settling them."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Final, final
@@ -24,79 +24,79 @@ from flintmq.wire.amqp10.states import ACCEPTED, DeliveryState, TransactionalSta
 if TYPE_CHECKING:
     from flintmq.protocol.amqp10.session import Session
 
-# amqp-1.0 part 2 §2.8.7
+# The largest delivery tag (amqp-1.0 part 2 §2.8.7).
 _TAG_MAX_BYTES: Final = 32
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ReceiverOwner(LinkOwner):
-    """Who receives on a link."""
+    """Receives the events of a link on which this side receives."""
 
     @abstractmethod
     def on_message(self, link: "ReceiverLink", delivery: IncomingDelivery | None, payload: bytes) -> None:
-        """A whole message. `delivery` is None where there is nothing to say of it: it was sent settled, in the usual
-        format and with no state.
+        """Handle a complete message.
 
-        Of a resumed delivery, `payload` is what the peer sent this time, and `delivery.state` says from where on.
+        `delivery` is None if the message was sent settled, with message format 0 and no state: nothing can be said
+        about it. For a resumed delivery, `payload` is the part sent this time, and `delivery.state` its beginning.
         """
 
     def on_fast_path(
         self, link: "ReceiverLink", delivery: IncomingDelivery | None, data: bytes, start: i64, stop: i64
     ) -> None:
-        """A whole message that is not resumed and came with no state, as nearly all do: it is data[start:stop]."""
+        """Handle a complete message data[start:stop] that is not resumed and has no state, like nearly all messages."""
         self.on_message(link, delivery, data[start:stop])
 
     def on_part(self, link: "ReceiverLink", delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
-        """A part of a message of several transfers, on a link that `wants_parts`; the last one has no `more`."""
+        """Handle a part of a message of several transfers, on a link that `wants_parts`. The last has `more` False."""
         return
 
     def on_aborted(self, link: "ReceiverLink", delivery: IncomingDelivery) -> None:
-        """The sender gave a delivery up, and has settled it. It may be one that it resumed only to say so."""
+        """Handle a delivery that the sender aborted and settled. The sender may have resumed it only to abort it."""
         return
 
     @abstractmethod
     def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
-        """The sender said something of a delivery. If it is settled, it is forgotten here."""
+        """Handle a disposition of the sender. If `settled`, the link has forgotten the delivery."""
 
     def on_flow(self, link: "ReceiverLink") -> None:
-        """The sender said something: `available` or `flow_properties` may be new, or `credit` used up by draining."""
+        """Handle a flow: `available` or `flow_properties` may have changed, or draining has used up `credit`."""
         return
 
 
 @final
 class ReceiverLink(Link):
-    """`credit` is how many deliveries may still come."""
+    """The receiving end of a link. `credit` is how many deliveries may still arrive."""
 
     def __init__(self, session: "Session", name: str) -> None:
         super().__init__(session, name, True)
         self.owner: ReceiverOwner | None = None
         self.credit: i64 = 0
         self.delivery_count: i64 = 0
-        # What the sender said last that it has for us, and what its delivery count was then.
+        # The available deliveries in the sender's last flow, and the delivery count at that time.
         self.available: i64 = 0
         self._available_at: i64 = 0
         # Whether the sender was asked to use up its credit.
         self.drain: bool = False
-        # The largest message that is taken; 0 for any.
+        # The size of the largest message that is accepted, in bytes; 0 for no limit.
         self.message_max: i64 = session.tuning.message_max
-        # Messages of several transfers are told as they come, and not gathered.
+        # Whether the owner gets the parts of messages of several transfers when they arrive.
         self.wants_parts = False
-        # Whether the owner is told the delivery of what was sent settled, too, for the sake of its tag.
+        # Whether the owner gets the delivery also of a message that was sent settled, because it needs the tag.
         self.wants_tags = False
-        # Our map of unsettled deliveries was not complete (part 2 §2.7.3): new ones are an error until we attach again.
+        # Whether our unsettled map was incomplete: new deliveries are an error until the next attach (part 2 §2.7.3).
         self.only_resumes: bool = False
-        # Tags that we said were unsettled: the only ones that can be resumed.
+        # The tags in our unsettled map. Only these deliveries can be resumed.
         self.resumable: dict[bytes, DeliveryState | None] = {}
-        # How far the delivery count may go by the most generous of our flows.
+        # The highest delivery count that any of our flows allowed.
         self._limit: i64 = 0
         self._current: IncomingDelivery | None = None
         self._is_ignored = False
         self._held: BytesWriter | None = None
 
-    # -- what the owner says ------------------------------------------------------------------------------------
+    # -- calls by the owner -------------------------------------------------------------------------------------
 
     def grant(self, credit: i64) -> None:
-        """From now on, `credit` more deliveries may come. The peer is told with `flush`."""
+        """Let `credit` more deliveries arrive from now on. The next `flush` tells the peer."""
         self.credit = credit
         limit = after(self.delivery_count, credit)
         if distance(self._limit, limit) > 0:
@@ -105,17 +105,19 @@ class ReceiverLink(Link):
             self.session.owe_flow(self)
 
     def drain_credit(self) -> None:
-        """Ask the sender to use its credit now, or give it back; `on_flow` finds `credit` at 0 then."""
+        """Ask the sender to use its credit now, or to give it back. At the `on_flow` after that, `credit` is 0."""
         self.drain = True
         self.session.owe_flow(self)
 
     def accept_delivery(self, delivery: IncomingDelivery) -> None:
+        """Settle a delivery as accepted; see `settle`."""
         self.settle(delivery, ACCEPTED)
 
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
-        """Say what became of a delivery, and forget it; with `flush`, together with others like it.
+        """Settle a delivery with a state. The next `flush` sends it, together with others of the same state.
 
-        In settle mode second it is forgotten when the sender has settled it, which `on_disposition` tells.
+        In receiver-settle-mode second, the delivery is settled only when the sender has settled it, which
+        `on_disposition` tells.
         """
         if delivery.is_settled:
             return
@@ -126,21 +128,21 @@ class ReceiverLink(Link):
         self.session.say(True, delivery.id, state, True)
 
     def update(self, delivery: IncomingDelivery, state: DeliveryState) -> None:
-        """Say how far a delivery came (Received), or which outcome it shall have, without forgetting it."""
+        """Tell the sender how much of a delivery arrived (Received), or its outcome, without settling it."""
         if not delivery.is_settled:
             self.session.say(True, delivery.id, state, False)
 
     def forget(self, delivery: IncomingDelivery) -> None:
-        """Settle without a word: what the peer has settled needs none."""
+        """Settle a delivery without a disposition, because the peer has settled it or the link has ended."""
         if not delivery.is_settled:
             delivery.is_settled = True
             self.unsettled -= 1
             self.session.incoming.remove(delivery)
 
     def live(self) -> list[IncomingDelivery]:
-        """What is unsettled, the oldest first.
+        """Return the unsettled deliveries, the oldest first.
 
-        It is there still when the link is detached, unless that closed it or was for an error (part 2 §2.7.6).
+        A detach leaves them, unless it closed the link or had an error (part 2 §2.7.6).
         """
         if self.unsettled == 0:
             return []
@@ -149,7 +151,7 @@ class ReceiverLink(Link):
         return [each for each in incoming if isinstance(each, IncomingDelivery) and each.link is self]
 
     def take_unsettled(self) -> list[IncomingDelivery]:
-        """Take all unsettled deliveries off the link: dispositions no longer reach them."""
+        """Remove all unsettled deliveries from the link, and return them. Dispositions no longer reach them."""
         taken = self.live()
         for delivery in taken:
             self.forget(delivery)
@@ -157,7 +159,7 @@ class ReceiverLink(Link):
 
     @property
     def begun(self) -> IncomingDelivery | None:
-        """The delivery of which a part came, and the rest did not."""
+        """The delivery of which only a part has arrived, if any."""
         return self._current
 
     # -- for the session ----------------------------------------------------------------------------------------
@@ -173,12 +175,12 @@ class ReceiverLink(Link):
         self.only_resumes = attach.incomplete_unsettled
 
     def starts_at(self, delivery_count: i64) -> None:
-        """The sender's attach says where it begins to count; what was granted before counts from there."""
+        """Set the initial delivery count of the sender's attach. Credit granted before counts from there."""
         self.delivery_count = delivery_count
         self._limit = after(delivery_count, self.credit)
 
     def receive_flow(self, flow: Flow) -> None:
-        """The sender's half of the link's state (part 2 §2.6.7)."""
+        """Handle a flow with the sender's state of the link (part 2 §2.6.7)."""
         if flow.delivery_count is not None:
             steps = distance(self.delivery_count, flow.delivery_count)
             if steps > 0:
@@ -198,7 +200,7 @@ class ReceiverLink(Link):
             self.session.owe_flow(self)
 
     def _left_available(self) -> i64:
-        """What is left of what the sender said, after the messages that came since (part 2 §2.6.7)."""
+        """Return the sender's available deliveries, less those that arrived since its flow (part 2 §2.6.7)."""
         return max(0, self.available - distance(self._available_at, self.delivery_count))
 
     def flow(self) -> Flow:
@@ -211,7 +213,10 @@ class ReceiverLink(Link):
         )
 
     def receive_settled(self, data: bytes, start: i64, stop: i64) -> bool:
-        """A settled message of one transfer, in the usual format and with no state. False if it needs a closer look."""
+        """Handle a settled message of one transfer, with message format 0 and no state.
+
+        Returns False, with nothing done, if the transfer needs `receive`.
+        """
         if (
             self._current is not None
             or self.credit <= 0
@@ -231,7 +236,10 @@ class ReceiverLink(Link):
     def receive_unsettled(
         self, delivery_id: i64, tag: bytes, data: bytes, start: i64, stop: i64, message_format: i64
     ) -> bool:
-        """An unsettled message of one transfer with no state. False if it needs a closer look."""
+        """Handle an unsettled message of one transfer without state.
+
+        Returns False, with nothing done, if the transfer needs `receive`.
+        """
         if (
             self._current is not None
             or self.credit <= 0
@@ -253,7 +261,7 @@ class ReceiverLink(Link):
         return True
 
     def receive(self, transfer: Transfer, data: bytes, start: i64, stop: i64) -> None:
-        """A transfer of any kind; its payload is data[start:stop] (part 2 §2.7.5)."""
+        """Handle any transfer; its payload is data[start:stop] (part 2 §2.7.5). Raises an Amqp10Error if not legal."""
         delivery = self._current
         if delivery is None:
             delivery = self._begin(transfer)
@@ -282,7 +290,7 @@ class ReceiverLink(Link):
         else:
             self._current = None
             if delivery.sent_settled:
-                # The sender has forgotten it, perhaps with this last transfer.
+                # The sender has settled it, perhaps only with this last transfer.
                 self.forget(delivery)
         if is_whole:
             owner.on_message(self, self._worth_telling(delivery), data[start:stop])
@@ -301,7 +309,7 @@ class ReceiverLink(Link):
             owner.on_message(self, self._worth_telling(delivery), payload)
 
     def _worth_telling(self, delivery: IncomingDelivery) -> IncomingDelivery | None:
-        """None for one that nothing can be said of: sent settled, in the usual format and with no state."""
+        """Return the delivery for the owner; None if it was sent settled, with message format 0 and no state."""
         is_plain = delivery.sent_settled and delivery.message_format == 0 and delivery.state is None
         return None if is_plain and not delivery.is_resumed and not self.wants_tags else delivery
 
@@ -309,7 +317,7 @@ class ReceiverLink(Link):
         delivery_id = transfer.delivery_id
         tag = transfer.delivery_tag
         if tag is None and delivery_id is not None and self.session.connection.is_lenient:
-            # A number that no delivery of this session shares for as long as it is unsettled.
+            # The delivery id serves as the tag: no two unsettled deliveries of the session have the same.
             tag = tag_of(delivery_id)
         if delivery_id is None or tag is None:
             raise InvalidField("the first transfer of a delivery needs delivery-id and delivery-tag")
@@ -380,12 +388,15 @@ class ReceiverLink(Link):
         self._current = None
         self._drop_held()
         if current is not None and not self.wants_parts:
-            # The owner never heard of it.
+            # The owner was never told of this delivery.
             self.forget(current)
 
 
 def _check_same(delivery: IncomingDelivery, transfer: Transfer) -> None:
-    """A further transfer of a delivery is of that one, and of one transaction with the first (part 4 §4.4.1)."""
+    """Check that a further transfer has the id of the delivery and the transaction of its first (part 4 §4.4.1).
+
+    Raises InvalidField for another id, IllegalState for another transaction.
+    """
     if transfer.delivery_id is not None and transfer.delivery_id != delivery.id:
         raise InvalidField(f"delivery {transfer.delivery_id} begins before delivery {delivery.id} is complete")
     before = delivery.state

@@ -1,7 +1,7 @@
-"""What becomes of an unsettled delivery when its link is taken up again (amqp-1.0 part 2 §2.6.13, part 3 §3.4.6).
+"""Decisions on unsettled deliveries when a link is resumed (amqp-1.0 part 2 §2.6.13, part 3 §3.4.6).
 
-Both sides have said in their attach what they hold for unsettled. The sender goes through its deliveries and asks
-`plan` about each; the receiver asks `settled_meanwhile` which of its own the sender has forgotten.
+The attach of each side has its map of unsettled deliveries. The sender calls `plan` for each of its deliveries; the
+receiver calls `settled_meanwhile` to find which of its deliveries the sender has settled.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ Unsettled = dict[bytes, DeliveryState | None]
 
 
 class Action(Enum):
-    """What the sender does with a delivery."""
+    """The action of the sender for a delivery."""
 
     SEND = "send the message as a new delivery"
     RESUME = "resume it, with the message from a place on"
@@ -27,7 +27,7 @@ class Action(Enum):
 
 @final
 class Plan:
-    """`state` is what the resuming transfer says: the outcome, or from where on the message can be sent."""
+    """An action, and the state in the resuming transfer: an outcome, or the position where the message begins."""
 
     def __init__(self, action: Action, state: DeliveryState | None = None) -> None:
         self.action = action
@@ -38,39 +38,40 @@ _START = Received(0, 0)
 
 
 def plan(tag: bytes, ours: DeliveryState | None, theirs: Unsettled, is_complete: bool = True) -> Plan:
-    """What the sender does with delivery `tag`, of which it says `ours`, by what the receiver's map says.
+    """Return what the sender does with delivery `tag`: `ours` is its state here, `theirs` the receiver's unsettled map.
 
-    The numbers are those of the example in part 3 §3.4.6.
+    `is_complete` says whether `theirs` is complete. The numbers in the comments are those of the example in
+    part 3 §3.4.6.
     """
     if tag not in theirs:
         if not is_complete:
             return Plan(Action.WAIT)
-        # 10: an outcome that we know, the receiver must have told us. 1, 5: otherwise it has never seen the delivery.
+        # 10: we have an outcome, so the receiver has decided and settled it. 1, 5: the receiver never saw the delivery.
         return Plan(Action.FORGET) if isinstance(ours, Outcome) else Plan(Action.SEND)
     remote = theirs[tag]
     if isinstance(remote, Declared):
-        # Nothing that a message can come to.
+        # Declared is no outcome of a message.
         remote = None
     if isinstance(ours, Outcome):
         if not isinstance(remote, Outcome):
-            # 11, 14: we came to it by ourselves, and have nothing more to send.
+            # 11, 14: the outcome was decided on this side, and there is nothing more to send.
             return Plan(Action.ABORT)
-        # 12 and 13: the outcome takes effect here, so ours counts.
+        # 12, 13: the outcome takes effect at the sender, so ours counts.
         return Plan(Action.SETTLE if remote == ours else Action.RESTATE, ours)
     if isinstance(remote, Outcome):
-        # 3, 8: all that is left to do is to apply it.
+        # 3, 8: the receiver has decided; the sender only applies its outcome.
         return Plan(Action.SETTLE, remote)
-    # 2, 4, 6, 7, 9: nothing said is the beginning, on either side.
+    # 2, 4, 6, 7, 9: on either side, no state means the beginning of the message.
     here = ours if isinstance(ours, Received) else _START
     there = remote if isinstance(remote, Received) else _START
     return Plan(Action.RESUME, there) if _reaches(here, there) else Plan(Action.ABORT)
 
 
 def settled_meanwhile(ours: Iterable[bytes], theirs: Unsettled, is_complete: bool = True) -> list[bytes]:
-    """Deliveries of a receiver that the sender has settled, because it does not speak of them any more."""
+    """Return the receiver's deliveries that the sender has settled: those missing in its map, if that is complete."""
     return [tag for tag in ours if tag not in theirs] if is_complete else []
 
 
 def _reaches(here: Received, there: Received) -> bool:
-    """Whether who can send from `here` on can send from `there` on."""
+    """Return whether a sender that can send from `here` on can send from `there` on."""
     return (here.section_number, here.section_offset) <= (there.section_number, there.section_offset)

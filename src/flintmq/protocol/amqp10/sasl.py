@@ -1,4 +1,4 @@
-"""The exchange of SASL frames, from either side (amqp-1.0 part 5 §5.3). What a mechanism says is its owner's affair."""
+"""The exchange of SASL frames, for either role (amqp-1.0 part 5 §5.3). The connection's owner does the mechanisms."""
 
 from typing import TYPE_CHECKING, final
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @final
 class SaslExchange:
-    """What is said in each state follows from the table; who says it out of turn is not heard."""
+    """The state of the exchange. A frame of the peer out of turn is an error; a call out of turn does nothing."""
 
     def __init__(self, role: Role, output: Output) -> None:
         self.state = Login.MECHANISMS if role is Role.CLIENT else Login.INIT
@@ -31,10 +31,14 @@ class SaslExchange:
         self._output = output
 
     def offer(self, mechanisms: list[str]) -> None:
+        """Server: send the mechanisms that it accepts."""
         self._send(SaslMechanisms(sasl_server_mechanisms=mechanisms))
 
     def receive(self, performative: SaslPerformative, owner: "ConnectionOwner") -> SaslOutcome | None:
-        """Tell the owner what came; an outcome is returned instead."""
+        """Pass a frame to the owner, and return None; an outcome is returned instead.
+
+        Raises IllegalState if the frame is out of turn.
+        """
         target = SASL[self._role].get(self.state, {}).get(performative.descriptor)
         if target is None:
             raise IllegalState(f"{performative.type_name} while {self.state.value}")
@@ -53,12 +57,15 @@ class SaslExchange:
         return None
 
     def challenge(self, challenge: bytes) -> bool:
+        """Server: send a challenge. Returns False, with nothing done, if it is not this side's turn."""
         return self._say(Role.SERVER, Login.RESPONSE, SaslChallenge(challenge=challenge))
 
     def accept(self, additional: bytes | None) -> bool:
+        """Server: send the outcome ok. Returns False, with nothing done, if it is not this side's turn."""
         return self._say(Role.SERVER, Login.DONE, SaslOutcome(code=spec.SASL_OK, additional_data=additional))
 
     def refuse(self, code: int) -> bool:
+        """Server: send a refusal. Returns False, with nothing done, if it is not this side's turn."""
         return self._say(Role.SERVER, Login.DONE, SaslOutcome(code=code))
 
     def init(self, mechanism: str, response: bytes | None, hostname: str | None) -> None:
@@ -69,7 +76,7 @@ class SaslExchange:
         self._say(Role.CLIENT, Login.OUTCOME, SaslResponse(response=response))
 
     def _say(self, role: Role, state: Login, performative: SaslPerformative) -> bool:
-        """False if it is not the time to say this."""
+        """Send a frame and enter `state`. Returns False, with nothing done, if it is not this side's turn."""
         if self.state is not Login.DECIDING or self._role is not role:
             return False
         self.state = state

@@ -1,7 +1,7 @@
-"""The sending end of a link: credit, and deliveries on their way out.
+"""The sending end of a link: credit, and deliveries to the peer.
 
-Whoever owns it asks `can_send` before each `send`. A message that is larger than a frame, or than the session's window,
-goes out as far as it can; the rest follows when there is room, and until then `can_send` is False.
+The owner checks `can_send` before each `send`. Of a message that is larger than a frame or than the session's window,
+as much as possible is sent; the rest follows when there is room, and `can_send` is False until then.
 """
 
 from abc import abstractmethod
@@ -34,30 +34,33 @@ _FALSE: Final = 0x42
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SenderOwner(LinkOwner):
-    """Who sends on a link: at once where it is called, or later."""
+    """Receives the events of a link on which this side sends. It may send in its methods, or later."""
 
     @abstractmethod
     def on_flow(self, link: "SenderLink") -> None:
-        """The receiver said something: `credit`, `drain` or `flow_properties` may be new.
+        """Handle a flow: `credit`, `drain` or `flow_properties` may have changed.
 
-        With `drain` set, send what there is and then call `drained`.
+        If `drain` is set, the owner sends all available messages and then calls `drained`.
         """
 
     @abstractmethod
     def on_room(self, link: "SenderLink") -> None:
-        """The link has credit, and what kept it from sending (the session's window, the socket) is gone."""
+        """The link has credit, and there is room again in the session's window and the output."""
 
     @abstractmethod
     def on_disposition(self, delivery: OutgoingDelivery, state: DeliveryState | None, settled: bool) -> None:
-        """The receiver said something of a delivery. If it is settled, it is forgotten here.
+        """Handle a disposition of the receiver. If `settled`, the link has forgotten the delivery.
 
-        If not, and `state` is final: apply it, and call `settle`.
+        If it is not settled and `state` is final, the owner applies the state and calls `settle`.
         """
 
 
 @final
 class SenderLink(Link):
-    """`credit` is how many deliveries the receiver will take; `available` is ours to set, and told with flows."""
+    """The sending end of a link. `credit` is how many deliveries the receiver accepts now.
+
+    The owner sets `available`, the number of deliveries that it could send; flows tell it to the receiver.
+    """
 
     def __init__(self, session: "Session", name: str) -> None:
         super().__init__(session, name, False)
@@ -66,23 +69,23 @@ class SenderLink(Link):
         self.delivery_count: i64 = 0
         self.initial_delivery_count: i64 = 0
         self.available: i64 = 0
-        # The receiver wants its credit used up, or given back; and whether it waits to hear that it was.
+        # `drain`: the receiver asks to use up its credit or give it back. `_owes_drain`: the answer is still due.
         self.drain: bool = False
         self._owes_drain = False
-        # The largest message the receiver takes; 0 for any.
+        # The size of the largest message that the receiver accepts, in bytes; 0 for no limit.
         self.message_max: i64 = 0
-        # The peer told a part of its unsettled map: only deliveries that are resumed may be sent (part 2 §2.7.3).
+        # Whether the peer's unsettled map was incomplete: only resumed deliveries may be sent then (part 2 §2.7.3).
         self.only_resumes = False
-        # What stands before the delivery id in the transfers of `send`.
+        # The bytes between the frame size and the delivery id in the transfers of `send`.
         self._prefix = b""
         self._overhead: i64 = 0
         self._rest: _Rest | None = None
 
-    # -- what the owner asks ------------------------------------------------------------------------------------
+    # -- state for the owner ------------------------------------------------------------------------------------
 
     @property
     def can_send(self) -> bool:
-        """Whether `send` may be called now. If it is the session or the socket that is full, `on_room` follows."""
+        """Whether `send` may be called now. If only the session's window or the output is full, `on_room` follows."""
         return (
             self.credit > 0
             and self._rest is None
@@ -93,17 +96,17 @@ class SenderLink(Link):
 
     @property
     def can_resume(self) -> bool:
-        """Whether `resume` may be called now: as `can_send`, and also while only that is allowed."""
+        """Whether `resume` may be called now: like `can_send`, but also while only resumed deliveries are allowed."""
         return self.credit > 0 and self._rest is None and self.is_attached and self.session.has_room(self)
 
-    # -- what the owner says ------------------------------------------------------------------------------------
+    # -- calls by the owner -------------------------------------------------------------------------------------
 
     def send(
         self, number: i64, head: bytes, body: bytes, settled: bool, mark: object = None
     ) -> OutgoingDelivery | None:
-        """A delivery whose tag is `number`; its payload is `head` and `body`. Returns None if it is `settled`.
+        """Send a delivery whose tag is `number`, with the payload `head` and `body`. Returns None if `settled`.
 
-        To be called only while `can_send`.
+        Must be called only while `can_send`.
         """
         session = self.session
         size: i64 = len(head) + len(body)
@@ -145,7 +148,10 @@ class SenderLink(Link):
         state: DeliveryState | None = None,
         mark: object = None,
     ) -> OutgoingDelivery | None:
-        """A delivery under a tag of the owner's. To be called only while `can_send`."""
+        """Send a delivery with a tag that the owner chooses. Returns None if `settled`.
+
+        Must be called only while `can_send`.
+        """
         return self._send_long(0, tag, payload, settled, message_format, state, False, mark)
 
     def resume(
@@ -157,16 +163,20 @@ class SenderLink(Link):
         message_format: int = 0,
         mark: object = None,
     ) -> OutgoingDelivery | None:
-        """Take up a delivery that was unsettled when the link was suspended (amqp-1.0 part 2 §2.6.13, part 3 §3.4.6).
+        """Resume a delivery that was unsettled when the link was suspended (amqp-1.0 part 2 §2.6.13, part 3 §3.4.6).
 
-        `state` is ours: a Received says where the payload begins, an outcome needs no payload. Needs credit, as any
-        delivery does.
+        `state` is the sender's: a Received says where the payload begins; an outcome needs no payload. Returns None if
+        `settled`. Raises LocalProtocolError if the link has no credit, is not attached, or has sent a message only in
+        part.
         """
         self._check_free()
         return self._send_long(0, tag, payload, settled, message_format, state, True, mark)
 
     def abort_resumed(self, tag: bytes) -> None:
-        """Tell the receiver to forget a delivery that cannot be resumed."""
+        """Tell the receiver to forget a delivery that cannot be resumed. Needs credit, like any delivery.
+
+        Raises LocalProtocolError if the link has no credit, is not attached, or has sent a message only in part.
+        """
         session = self.session
         self._check_free()
         self.delivery_count = after(self.delivery_count, 1)
@@ -184,9 +194,9 @@ class SenderLink(Link):
         )
 
     def abort(self, delivery: OutgoingDelivery) -> bool:
-        """Give up a delivery of which a part was sent. False where it is all on its way: nothing is done then.
+        """Abort a delivery of which a part was sent. Returns False, with nothing done, if all of it was sent.
 
-        The receiver is told at once, or when the session's window is open again: until then the link `is_aborting`.
+        The receiver is told at once, or when there is room again; until then `is_aborting` is True.
         """
         rest = self._rest
         if rest is None or rest.delivery is not delivery or rest.is_aborted:
@@ -198,22 +208,22 @@ class SenderLink(Link):
 
     @property
     def is_aborting(self) -> bool:
-        """Whether the receiver has still to be told that a delivery was given up."""
+        """Whether the receiver still has to be told that a delivery was aborted."""
         return self._rest is not None and self._rest.is_aborted
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
-        """Forget a delivery, and tell the receiver: with `flush`, together with others like it."""
+        """Settle a delivery. The next `flush` tells the receiver, together with others of the same state."""
         if not delivery.is_settled:
             self.forget(delivery)
             self.session.say(False, delivery.id, state, True)
 
     def update(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
-        """Tell the receiver what became of a delivery here, and wait for it to settle."""
+        """Tell the receiver the state of a delivery at the sender, without settling it."""
         if not delivery.is_settled:
             self.session.say(False, delivery.id, state, False)
 
     def drained(self) -> None:
-        """There is nothing to send: in answer to `drain`, all credit is used up at once (part 2 §2.6.7)."""
+        """Give back all credit in answer to `drain`, since there is nothing to send (part 2 §2.6.7)."""
         if not self._owes_drain or self._rest is not None:
             return
         self._owes_drain = False
@@ -222,13 +232,13 @@ class SenderLink(Link):
         self.session.owe_flow(self)
 
     def tell(self, properties: dict[str, object] | None = None) -> None:
-        """Send a flow with what this end knows: `available`, and properties if there are any."""
+        """Send a flow with this side's state of the link, such as `available`, and with properties, if any."""
         self.session.send_flow(self._flow(properties))
 
     def live(self) -> list[OutgoingDelivery]:
-        """What is unsettled, the oldest first.
+        """Return the unsettled deliveries, the oldest first.
 
-        It is there still when the link is detached, unless that closed it or was for an error (part 2 §2.7.6).
+        A detach leaves them, unless it closed the link or had an error (part 2 §2.7.6).
         """
         if self.unsettled == 0:
             return []
@@ -237,7 +247,7 @@ class SenderLink(Link):
         return [each for each in outgoing if isinstance(each, OutgoingDelivery) and each.link is self]
 
     def take_unsettled(self) -> list[OutgoingDelivery]:
-        """Take all unsettled deliveries off the link: dispositions no longer reach them."""
+        """Remove all unsettled deliveries from the link, and return them. Dispositions no longer reach them."""
         taken = self.live()
         for delivery in taken:
             self.forget(delivery)
@@ -250,7 +260,7 @@ class SenderLink(Link):
     # -- for the session ----------------------------------------------------------------------------------------
 
     def forget(self, delivery: OutgoingDelivery) -> None:
-        """It is settled, by whomever."""
+        """Remove a delivery that either side has settled, without a disposition."""
         if not delivery.is_settled:
             delivery.is_settled = True
             self.unsettled -= 1
@@ -266,7 +276,7 @@ class SenderLink(Link):
         return self.owner
 
     def compose(self, channel: i64) -> None:
-        """The handle is known: what all transfers of `send` begin with (part 2 §2.3, §2.7.5)."""
+        """Encode the beginning of all transfers of `send`, once the handle is known (part 2 §2.3, §2.7.5)."""
         w = BytesWriter()
         w.append(2)
         w.append(0)
@@ -283,7 +293,7 @@ class SenderLink(Link):
         else:
             handle.append(_UINT)
             write_i32_be(handle, i32(self.handle))
-        # A list of five: handle, delivery-id, an eight byte tag, message-format, settled.
+        # A list of five fields: handle, delivery-id, a tag of eight bytes, message-format, settled.
         w.append(0xC0)
         w.append(1 + len(handle) + 5 + 10 + 1 + 1)
         w.append(5)
@@ -293,19 +303,19 @@ class SenderLink(Link):
         self._overhead = 4 + len(self._prefix) + 4 + 10 + 1 + 1
 
     def receive_flow(self, flow: Flow) -> None:
-        """The receiver's half of the link's state (part 2 §2.6.7)."""
+        """Handle a flow with the receiver's state of the link (part 2 §2.6.7)."""
         had = self.credit
         if flow.link_credit is not None:
             count: i64 = self.initial_delivery_count if flow.delivery_count is None else flow.delivery_count
             credit: i64 = flow.link_credit + distance(self.delivery_count, count)
-            # A count that is ahead of ours would make it more than a flow of ours can say.
+            # If the receiver's delivery count is ahead of ours, the credit could exceed a uint, which our flows carry.
             self.credit = min(max(0, credit), UINT_MAX)
         self.drain = flow.drain
         self._owes_drain = flow.drain
         self.flow_properties = flow.properties
         owner = self.owner
         if owner is None or not self.is_attached:
-            # The owner has not decided yet, and will find the credit when it accepts.
+            # The owner has not accepted the link yet, and will find the credit when it does.
             return
         owner.on_flow(self)
         if flow.echo and self.is_attached:
@@ -369,7 +379,7 @@ class SenderLink(Link):
         return None if settled else delivery
 
     def go_on(self) -> None:
-        """Send what is left of a message as far as there is room."""
+        """Send as much of the rest of a message as there is room for."""
         rest = self._rest
         if rest is None:
             return
@@ -389,7 +399,7 @@ class SenderLink(Link):
 
 @final
 class _Rest:
-    """What is still to be sent of a message: `parts` from `parts[0][start:]` on, behind `transfer` as performative."""
+    """The part of a message that is still to be sent: `parts`, with `transfer` as the next performative."""
 
     def __init__(self, delivery: OutgoingDelivery, transfer: Transfer, parts: list[bytes]) -> None:
         self.delivery = delivery
@@ -403,7 +413,7 @@ class _Rest:
             self._left += len(part)
 
     def give_up(self) -> None:
-        """Nothing follows but the last transfer, which says so; if there was none yet, it is the first, too."""
+        """Abort: only one more transfer follows, with `aborted` set. It may also be the first transfer."""
         self.is_aborted = True
         self._transfer.aborted = True
         self._transfer.settled = True
@@ -412,7 +422,10 @@ class _Rest:
         self._left = 0
 
     def send_frame(self, session: "Session") -> bool:
-        """One transfer, as large as it may be. True if it was the last."""
+        """Send one transfer, as large as the frame allows. Returns True if it was the last.
+
+        Raises FrameSizeTooSmall if the performative alone does not fit a frame.
+        """
         transfer = self._transfer
         left: i64 = self._left
         encoded = session.encode(transfer)
@@ -439,7 +452,7 @@ class _Rest:
         session.sent_transfer()
         if not transfer.more:
             return True
-        # Behind the first, the rest is told by its place (part 2 §2.7.5).
+        # Further transfers need no delivery-id and tag: they belong to the delivery before (part 2 §2.7.5).
         self._transfer = Transfer(handle=transfer.handle, settled=transfer.settled)
         return False
 

@@ -1,6 +1,6 @@
-"""A session: windows, handles, delivery numbers, and the links on it (amqp-1.0 part 2 §2.5).
+"""A session: its windows, handles, delivery ids and links (amqp-1.0 part 2 §2.5).
 
-This file counts transfers and finds the link a frame is for; the links know what a message is.
+A session counts transfers and finds the link of a frame; the links put messages together.
 """
 
 from abc import abstractmethod
@@ -60,28 +60,34 @@ _SIZE_MAX: Final = 2**63 - 1
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SessionOwner:
-    """Who is told what happens on a session. Raise an AmqpError or Amqp10Error to end it, or what that says."""
+    """Receives the events of a session. Raises an AmqpError or Amqp10Error to end what the error's scope says."""
 
     def on_begun(self, begin: Begin) -> None:
-        """The peer answered our begin."""
+        """Handle the peer's answer to our begin."""
         return
 
     @abstractmethod
     def on_sender(self, link: SenderLink, attach: Attach) -> SenderOwner:
-        """The peer wants to receive: call `link.accept` or `link.refuse`, now or later; raising refuses, too."""
+        """Handle an attach of the peer as receiver, and return the owner of our sending end.
+
+        The owner calls `link.accept` or `link.refuse`, now or later; raising an error refuses, too.
+        """
 
     @abstractmethod
     def on_receiver(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
-        """The peer wants to send: the same."""
+        """Handle an attach of the peer as sender, and return the owner of our receiving end.
+
+        The owner calls `link.accept` or `link.refuse`, now or later; raising an error refuses, too.
+        """
 
     @abstractmethod
     def on_ended(self, error: FlintError | None) -> None:
-        """The session takes no more; told once, behind its links, whoever ended it."""
+        """Handle the end of the session, whichever side ended it. Called once, after the links ended."""
 
 
 @final
 class Session:
-    """`number` is the channel we send on, `remote_number` the one the peer does."""
+    """A session. It sends on channel `number`; the peer sends on channel `remote_number`."""
 
     def __init__(self, connection: "Connection", number: i64) -> None:
         self.connection = connection
@@ -94,40 +100,40 @@ class Session:
         self.local: Endpoint = Endpoint.UNSENT
         self.remote: Endpoint = Endpoint.UNSENT
         self.peer: Begin | None = None
-        # Bytes that a frame to the peer may have.
+        # The largest frame to the peer, in bytes.
         self.frame_max: i64 = connection.peer_frame_max
-        # Deliveries that are not settled, ours and the peer's.
+        # The unsettled deliveries that this side sent, and those that the peer sent.
         self.outgoing: Unsettled = Unsettled()
         self.incoming: Unsettled = Unsettled()
-        # What was unsettled on links that the peer did wrong on.
+        # The deliveries that were unsettled on links detached for a fault of the peer.
         self._errant_outgoing = ErrantDeliveries()
         self._errant_incoming = ErrantDeliveries()
-        # Links whose message went out in part; a dict, because they go on in their order.
+        # The links whose message was sent in part. A dict keeps the order in which they continue.
         self.stalled: dict[SenderLink, None] = {}
-        # Both sides have begun it, and we have not ended it.
+        # Whether both sides have sent begin, and this side has not sent end.
         self.is_listening: bool = False
-        # The link that the frame in hand is for: whose fault an error would be.
+        # The link of the current frame, to which an error belongs.
         self.at: Link | None = None
-        # The windows (part 2 §2.5.6): what we may still send, what the peer may still send, and what it said it could.
+        # The windows (part 2 §2.5.6): `_remote_window` transfers may still be sent, `_incoming_left` may still arrive.
         self._next_outgoing_id: i64 = 0
         self._remote_window: i64 = 0
         self._next_incoming_id: i64 = 0
         self._incoming_left: i64 = SESSION_WINDOW_TRANSFERS
         self._next_delivery_id: i64 = 0
         self._is_starved = False
-        # The link that sent something last, and is the last one to be asked when there is room again.
+        # The link that began a delivery last. It is the last to continue when there is room again.
         self._last: SenderLink | None = None
         self._by_handle: list[Link | None] = []
         self._by_remote_handle: list[Link | None] = []
-        # Links that we attached and the peer has not: by role (ours) and name.
+        # The links that this side has attached and the peer has not, by our role and the link's name.
         self._expected: dict[str, Link] = {}
-        # What `flush` has to write.
+        # Dispositions, links and a window that `flush` has to write.
         self._as_sender = DispositionBatch(False)
         self._as_receiver = DispositionBatch(True)
         self._owing: list[Link] = []
         self._owes_window = False
         self._is_dirty = False
-        # A disposition waits for others like it: nothing that was done after it may come before.
+        # Whether a disposition waits to be joined with others. It must be written before any later transfer.
         self.has_dispositions: bool = False
 
     @property
@@ -136,20 +142,28 @@ class Session:
 
     @property
     def links(self) -> list[Link]:
-        """All that are attached, or on their way."""
+        """The links that have a handle of this side."""
         return [link for link in self._by_handle if link is not None]
 
-    # -- what the owner says ------------------------------------------------------------------------------------
+    # -- calls by the owner -------------------------------------------------------------------------------------
 
     def attach_sender(self, owner: SenderOwner, attach: Attach) -> SenderLink:
-        """Attach a link to send on. `attach` has its name, settle modes, termini and so on; the rest is filled in."""
+        """Attach a link to send on.
+
+        `attach` says the name, settle modes, termini, capabilities and properties; the other fields are set here.
+        Raises LocalProtocolError if the session is not open or the link is being attached already, FrameSizeTooSmall if
+        the attach is too large for the peer, ResourceLimitExceeded if the peer allows no more links.
+        """
         link = SenderLink(self, attach.name)
         link.owner = owner
         self._attach(link, attach)
         return link
 
     def attach_receiver(self, owner: ReceiverOwner, attach: Attach) -> ReceiverLink:
-        """Attach a link to receive on. Credit may be granted at once."""
+        """Attach a link to receive on. Credit can be granted at once.
+
+        `attach` and the errors are those of `attach_sender`.
+        """
         link = ReceiverLink(self, attach.name)
         link.owner = owner
         self._attach(link, attach)
@@ -171,7 +185,7 @@ class Session:
             raise
 
     def end(self, error: AmqpError | Amqp10Error | None = None) -> None:
-        """Send end: nothing more goes out or comes in. Harmless when it was done already."""
+        """Send end. The session sends and accepts nothing more. Does nothing if this side has ended it already."""
         if self.local is not Endpoint.ACTIVE:
             return
         self.flush()
@@ -180,7 +194,7 @@ class Session:
             self.connection.release(self)
 
     def flush(self) -> None:
-        """Write what was gathered: dispositions, credit, the window."""
+        """Write the dispositions, the flows of links and the window that were gathered."""
         self._is_dirty = False
         if self.local is not Endpoint.ACTIVE:
             return
@@ -196,26 +210,26 @@ class Session:
             self.send_flow(Flow())
 
     def flush_dispositions(self) -> None:
-        """Write the dispositions that wait for others like them."""
+        """Write the dispositions that wait to be joined with others."""
         self.has_dispositions = False
         try:
             self._as_sender.write(self.connection, self.number)
             self._as_receiver.write(self.connection, self.number)
         except FrameSizeTooSmall as error:
-            # A state that somebody filled with more than a frame takes.
+            # The delivery state, which an owner chose, is too large for a frame.
             self.end(error)
 
     # -- for links ----------------------------------------------------------------------------------------------
 
     def has_room(self, link: SenderLink) -> bool:
-        """Whether a transfer may be written now; if not, the link hears of it when one may."""
+        """Return whether a transfer may be written now. If not, the link is told when there is room."""
         if self._remote_window > 0 and self.output.has_room():
             return True
         self._is_starved = True
         return False
 
     def take_delivery_id(self, link: SenderLink) -> i64:
-        """A link begins a delivery: others are asked before it the next time that there is room."""
+        """Return the id of a new delivery of `link`. The other links come first the next time that there is room."""
         self._last = link
         self.connection.last = self
         delivery_id = self._next_delivery_id
@@ -223,11 +237,12 @@ class Session:
         return delivery_id
 
     def sent_transfer(self) -> None:
+        """Count a transfer that was written against the peer's window."""
         self._next_outgoing_id = after(self._next_outgoing_id, 1)
         self._remote_window -= 1
 
     def say(self, as_receiver: bool, delivery_id: i64, state: DeliveryState | None, settled: bool) -> None:
-        """A disposition, which may be joined with the one before."""
+        """Send a disposition with the next `flush`. It may be joined with the one before it."""
         if self.local is not Endpoint.ACTIVE:
             return
         batch = self._as_receiver if as_receiver else self._as_sender
@@ -241,7 +256,7 @@ class Session:
             self._soil()
 
     def owe_flow(self, link: Link) -> None:
-        """The state of a link has to be told with the next `flush`."""
+        """Send a flow with the state of a link at the next `flush`."""
         if not link.owes_flow and link.is_attached:
             link.owes_flow = True
             self._owing.append(link)
@@ -263,7 +278,7 @@ class Session:
         self.connection.send(self.number, flow)
 
     def send_transfer(self, transfer: Transfer) -> None:
-        """One without payload."""
+        """Send a transfer without a payload."""
         self.begin_transfer(self.encode(transfer), 0)
         self.sent_transfer()
 
@@ -271,7 +286,7 @@ class Session:
         return self.connection.encode(transfer)
 
     def begin_transfer(self, transfer: bytes, size: i64) -> None:
-        """A frame up to its payload, which has `size` bytes and is to follow."""
+        """Write a transfer up to its payload. The caller writes the payload of `size` bytes."""
         if self.has_dispositions:
             self.flush_dispositions()
         self.connection.begin_frame(self.number, transfer, size)
@@ -279,15 +294,17 @@ class Session:
         self.output.touch()
 
     def write_payload(self, part: bytes) -> None:
+        """Write a part of the payload of the transfer that was begun. A large part is not copied."""
         if len(part) >= LARGE_BODY_BYTES:
             self.output.lay_behind(part)
         else:
             self.output.writer.write(part)
 
     def send_attach(self, link: Link, attach: Attach) -> None:
-        """Attach a link under the lowest free handle (part 2 §2.6.3).
+        """Attach a link with the lowest free handle (part 2 §2.6.3).
 
-        Raises FrameSizeTooSmall, with nothing done, where the peer takes no frame that large.
+        Raises, with nothing done, FrameSizeTooSmall if the attach is too large for the peer, and ResourceLimitExceeded
+        if the peer allows no more links.
         """
         handles = self._by_handle
         handle: i64 = 0
@@ -327,7 +344,10 @@ class Session:
             self.owe_flow(link)
 
     def _fit(self, attach: Attach) -> None:
-        """An unsettled map that does not fit into a frame is sent incomplete (part 2 §2.7.3); then properties go."""
+        """Make an attach fit a frame: shorten its unsettled map (part 2 §2.7.3), and then drop its properties.
+
+        Raises FrameSizeTooSmall if it still does not fit.
+        """
         while len(self.connection.encode(attach)) + FRAME_HEAD_BYTES > self.frame_max:
             unsettled = attach.unsettled
             if not unsettled and attach.properties:
@@ -343,19 +363,23 @@ class Session:
             attach.incomplete_unsettled = True
 
     def send_detach(self, link: Link, detach: Detach) -> None:
+        """Send a detach after everything that was gathered, and free the handle if the peer has detached, too."""
         self.flush()
         detach.handle = link.handle
         self.connection.send(self.number, detach)
         self._free(link)
 
     def _free(self, link: Link) -> None:
-        """Handles may be used again once the link is detached by both sides (part 2 §2.6.2)."""
+        """Free the handle of a link if both sides have detached it (part 2 §2.6.2)."""
         if link.local is Endpoint.CLOSED and link.remote is Endpoint.CLOSED and link.handle >= 0:
             self._by_handle[link.handle] = None
             link.handle = -1
 
     def pump(self) -> None:
-        """Messages that went out in part go on, and then whoever has credit and found no room."""
+        """Continue messages that were sent in part, and then call the owners of links that have credit.
+
+        Does nothing if no link was refused room since the last call.
+        """
         if not self._is_starved or self.local is not Endpoint.ACTIVE:
             return
         self._is_starved = False
@@ -371,26 +395,26 @@ class Session:
                     owner.on_room(each)
 
     def note_errant(self, link: Link) -> None:
-        """The peer did wrong on a link, which is about to be detached for it."""
+        """Note the deliveries of a link that is about to be detached for a fault of the peer."""
         if isinstance(link, SenderLink):
             self._errant_outgoing.add(link.live())
         elif isinstance(link, ReceiverLink):
             self._errant_incoming.add(link.live())
 
-    # -- what arrives -------------------------------------------------------------------------------------------
+    # -- input from the peer ------------------------------------------------------------------------------------
 
     def begun(self, begin: Begin, remote_number: i64) -> None:
-        """The peer's begin came."""
+        """Handle the peer's begin on channel `remote_number`."""
         self.remote_number = remote_number
         self.remote = Endpoint.ACTIVE
         self.peer = begin
         self.is_listening = self.local is Endpoint.ACTIVE
         self._next_incoming_id = begin.next_outgoing_id
-        # What we sent before it came counts against the window.
+        # The transfers sent before the peer's begin count against its window.
         self._remote_window = begin.incoming_window - self._next_outgoing_id
 
     def begin(self, begin: Begin) -> None:
-        """Send begin, ours or the answer to the peer's."""
+        """Send begin, either to open a session or to answer the peer's begin."""
         begin.remote_channel = self.remote_number if self.remote_number >= 0 else None
         begin.next_outgoing_id = self._next_outgoing_id
         begin.incoming_window = SESSION_WINDOW_TRANSFERS
@@ -401,7 +425,9 @@ class Session:
         self.connection.send(self.number, begin)
 
     def receive_settled(self, handle: i64, data: bytes, start: i64, stop: i64) -> bool:
-        """A transfer as most are, sent settled. False if it needs a closer look; nothing was done then."""
+        """Handle a settled transfer of the fast path. Returns False, with nothing done, if it needs
+        `receive_transfer`.
+        """
         link = self._receiver_at(handle)
         if link is None or self._incoming_left <= 0:
             return False
@@ -415,7 +441,9 @@ class Session:
     def receive_unsettled(
         self, handle: i64, delivery_id: i64, tag: bytes, data: bytes, start: i64, stop: i64, message_format: i64
     ) -> bool:
-        """A transfer as most are, sent unsettled. False if it needs a closer look; nothing was done then."""
+        """Handle an unsettled transfer of the fast path. Returns False, with nothing done, if it needs
+        `receive_transfer`.
+        """
         link = self._receiver_at(handle)
         if link is None or self._incoming_left <= 0:
             return False
@@ -427,7 +455,7 @@ class Session:
         return False
 
     def _receiver_at(self, handle: i64) -> ReceiverLink | None:
-        """The link that may take a transfer without a closer look."""
+        """Return the link that receives on the peer's `handle`, if it is attached."""
         if handle >= len(self._by_remote_handle):
             return None
         link = self._by_remote_handle[handle]
@@ -448,7 +476,7 @@ class Session:
         self._incoming_left += 1
 
     def receive_transfer(self, transfer: Transfer, data: bytes, start: i64, stop: i64) -> None:
-        """Any transfer; its payload is data[start:stop]."""
+        """Handle any transfer; its payload is data[start:stop]. Raises an Amqp10Error if it is not legal."""
         if self._incoming_left <= 0:
             raise WindowViolation(f"a transfer beyond the window of {SESSION_WINDOW_TRANSFERS}")
         self._count_incoming()
@@ -463,12 +491,15 @@ class Session:
         link.receive(transfer, data, start, stop)
 
     def receive_disposition(self, disposition: Disposition) -> None:
-        """What the peer says of deliveries; those it settles are forgotten (part 2 §2.7.6)."""
+        """Handle a disposition (part 2 §2.7.6): remove the deliveries that the peer settles, and tell their owners.
+
+        Raises ErrantLink for a delivery whose link was detached with an error, InvalidField for a wrong range.
+        """
         first: i64 = disposition.first
         last: i64 = first if disposition.last is None else disposition.last
         state = disposition.state
         settled = disposition.settled
-        # A receiver speaks of what we sent.
+        # If the peer is the receiver, its disposition refers to deliveries that this side sent.
         unsettled = self.outgoing if disposition.role else self.incoming
         errant = self._errant_outgoing if disposition.role else self._errant_incoming
         if first == last:
@@ -513,7 +544,10 @@ class Session:
                 receiver.owner.on_disposition(delivery, state, settled)
 
     def receive_flow(self, flow: Flow) -> None:
-        """The peer's half of the session's state, and perhaps of a link's (part 2 §2.5.6, §2.7.4)."""
+        """Handle a flow: the peer's state of the session, and, with a handle, of a link (part 2 §2.5.6, §2.7.4).
+
+        Raises InvalidField if it has fields of a link without a handle, and the errors of a wrong handle.
+        """
         self._next_incoming_id = flow.next_outgoing_id
         expected: i64 = 0 if flow.next_incoming_id is None else flow.next_incoming_id
         window: i64 = flow.incoming_window + distance(self._next_outgoing_id, expected)
@@ -536,7 +570,7 @@ class Session:
             self.pump()
 
     def receive(self, performative: Performative) -> None:
-        """What is rarer than transfers, flows and dispositions."""
+        """Handle an attach, a detach or an end."""
         if isinstance(performative, Attach):
             self._receive_attach(performative)
         elif isinstance(performative, Detach):
@@ -546,7 +580,10 @@ class Session:
             self._receive_end(performative)
 
     def _link_at(self, handle: i64, what: str) -> Link | None:
-        """The link that a frame is for; None if the frame is to be dropped, since we detached the link meanwhile."""
+        """Return the link of a frame; None if the frame is to be dropped, since this side has detached the link.
+
+        Raises UnattachedHandle if the handle has no link, ErrantLink if its link was detached with an error.
+        """
         link = self._by_remote_handle[handle] if handle < len(self._by_remote_handle) else None
         if link is None:
             raise UnattachedHandle(f"{what} on handle {handle}, to which no link is attached")
@@ -565,7 +602,7 @@ class Session:
             raise HandleInUse(f"handle {handle} is that of another link")
         if not attach.role and attach.initial_delivery_count is None:
             raise InvalidField("a sender's attach needs initial-delivery-count")
-        # What the peer receives we send.
+        # Our role is the opposite of the peer's.
         we_receive = not attach.role
         self._check_name(attach, we_receive)
         while len(handles) <= handle:
@@ -584,8 +621,10 @@ class Session:
             self._meet_sender(link, attach, is_answer)
 
     def _check_name(self, attach: Attach, we_receive: bool) -> None:
-        """Names are unique among the links of one direction (part 2 §2.6.1), and on one session nobody steals: some
-        clients would take the answer to the second attach for one to the first.
+        """Check that no link of this direction on the session has the name (part 2 §2.6.1).
+
+        A second attach does not take the link over from the first: some clients would take its answer for the answer
+        to the first. Raises PreconditionFailed, or ErrantLink if the link was detached with an error.
         """
         for link in self._by_remote_handle:
             if link is None or link.name != attach.name or link.is_receiver != we_receive:
@@ -597,7 +636,7 @@ class Session:
                 raise ErrantLink(f"attach of link '{link.name}', which was detached with an error")
 
     def _meet_receiver(self, link: SenderLink, attach: Attach, is_answer: bool) -> None:
-        # A ulong, of which no message is so large that it would not fit half of them.
+        # A ulong, limited to half of its range, so that it fits an i64: no message is that large.
         link.message_max = min(attach.max_message_size or 0, _SIZE_MAX)
         if attach.incomplete_unsettled:
             link.only_resumes = True
@@ -641,7 +680,7 @@ class Session:
         self.connection.release(self)
 
     def abandon(self, error: FlintError | None) -> None:
-        """The connection is over, and this session with it."""
+        """End the session because its connection has ended."""
         self.remote = Endpoint.CLOSED
         if self.local is Endpoint.ACTIVE:
             self._over(error, None)
@@ -651,7 +690,7 @@ class Session:
         self.is_listening = False
         if end is not None:
             self.connection.send(self.number, end)
-        # A link may have a handle of one side only, as long as the other has not attached or has detached it.
+        # A link has a handle of only one side while the other has not attached it, or has detached it.
         known = dict.fromkeys([*self._by_handle, *self._by_remote_handle])
         for link in known:
             if link is not None:

@@ -1,7 +1,7 @@
 """The legal moves of AMQP 1.0 connections, sessions and links, as data.
 
-An endpoint is where each side took it: two small states, ours and the peer's. What may be *received* follows from the
-peer's; a missing entry is the protocol error. Before the endpoints come layers, which are steps of one walk each.
+An endpoint has two small states, ours and the peer's. The peer's state says what may be *received*; a performative
+without an entry is a protocol error. The layers of a connection come before its endpoints, in a fixed order.
 """
 
 from enum import Enum
@@ -12,7 +12,7 @@ from flintmq.wire.amqp10 import spec
 
 
 class Endpoint(Enum):
-    """How far one side has taken a connection (open, close), a session (begin, end) or a link (attach, detach)."""
+    """The state of one side of a connection (open, close), a session (begin, end) or a link (attach, detach)."""
 
     UNSENT = "not begun"
     ACTIVE = "active"
@@ -20,7 +20,7 @@ class Endpoint(Enum):
 
 
 class Layer(Enum):
-    """What a connection's bytes are at present (amqp-1.0 part 2 §2.2, part 5 §5.3)."""
+    """The layer of a connection: how its bytes are read at present (amqp-1.0 part 2 §2.2, part 5 §5.3)."""
 
     HEADER = "awaiting a protocol header"
     SASL = "authenticating"
@@ -30,7 +30,7 @@ class Layer(Enum):
 
 
 class Login(Enum):
-    """Where the exchange of SASL frames is. In DECIDING the owner is thinking."""
+    """The state of the exchange of SASL frames. In DECIDING it waits for a decision of the owner."""
 
     MECHANISMS = "awaiting sasl-mechanisms"
     INIT = "awaiting sasl-init"
@@ -57,13 +57,13 @@ _OF_SESSIONS: Final = frozenset(
 )
 _NOTHING: Final[frozenset[int]] = frozenset()
 
-# What a connection may receive, by how far the peer has taken it.
+# The performatives that a connection may receive, by the state of the peer's side.
 CONNECTION: Final[dict[Endpoint, frozenset[int]]] = {
     Endpoint.UNSENT: frozenset({spec.OPEN}),
     Endpoint.ACTIVE: _OF_SESSIONS | {spec.BEGIN, spec.CLOSE},
     Endpoint.CLOSED: _NOTHING,
 }
-# What a session may receive, by how far the peer has taken it.
+# The performatives that a session may receive, by the state of the peer's side.
 SESSION: Final[dict[Endpoint, frozenset[int]]] = {
     Endpoint.UNSENT: frozenset({spec.BEGIN}),
     Endpoint.ACTIVE: _OF_SESSIONS,

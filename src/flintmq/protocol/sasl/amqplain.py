@@ -1,4 +1,4 @@
-"""AMQPLAIN: a field table without its length, holding LOGIN and PASSWORD (RabbitMQ, and AMQP 0-8 before it)."""
+"""AMQPLAIN: the response is a field table without its length, with LOGIN and PASSWORD (RabbitMQ, AMQP 0-8)."""
 
 from librt.strings import BytesWriter, write_i32_be
 from mypy_extensions import i32
@@ -10,7 +10,7 @@ NAME = "AMQPLAIN"
 
 
 def credentials(response: bytes) -> tuple[str, str]:
-    """User and password; raises AuthenticationFailed when the response is none of this mechanism."""
+    """Return user and password of an AMQPLAIN response. Raises AuthenticationFailed if the response is malformed."""
     w = BytesWriter()
     write_i32_be(w, i32(len(response)))
     w.write(response)

@@ -1,3 +1,3 @@
-"""SASL ANONYMOUS (RFC 4505): anybody, who may leave a trace of who it is; nobody reads that."""
+"""SASL ANONYMOUS (RFC 4505): a login without credentials. The trace text that a client may send is ignored."""
 
 NAME = "ANONYMOUS"

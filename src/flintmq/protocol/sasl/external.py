@@ -1,4 +1,4 @@
-"""SASL EXTERNAL (RFC 4422 appendix A): who the client is was proved below, by its certificate."""
+"""SASL EXTERNAL (RFC 4422 appendix A): the TLS certificate of the client proves its identity."""
 
 from flintmq.base.errors import AuthenticationFailed
 
@@ -6,7 +6,10 @@ NAME = "EXTERNAL"
 
 
 def identity(response: bytes) -> str:
-    """Who the client wishes to act as; empty where that is whoever it was proved to be. Raises AuthenticationFailed."""
+    """Return the identity that the client wants to act as; empty for the identity of its certificate.
+
+    Raises AuthenticationFailed if the response is not UTF-8.
+    """
     try:
         return response.decode()
     except UnicodeDecodeError:

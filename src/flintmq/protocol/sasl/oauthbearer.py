@@ -1,20 +1,20 @@
-"""SASL OAUTHBEARER (RFC 7628): a token, among what else a request by HTTP would have in its headers."""
+"""SASL OAUTHBEARER (RFC 7628): a login with a bearer token, sent as key-value pairs like HTTP headers."""
 
 from typing import Final
 
 from flintmq.base.errors import AuthenticationFailed
 
 NAME: Final = "OAUTHBEARER"
-# RFC 7628 §3.2.2: what a client is told of a token that is no good. It answers, and only then it is refused (§3.2.3).
+# The server's challenge after an invalid token (RFC 7628 §3.2.2). The client answers, then login is refused (§3.2.3).
 REFUSAL: Final = b'{"status":"invalid_token"}'
-# RFC 7628 §3.2.3: that answer.
+# The client's answer to that challenge (RFC 7628 §3.2.3).
 UNDERSTOOD: Final = b"\x01"
 _SEPARATOR: Final = "\x01"
 _SCHEME: Final = "bearer "
 
 
 def token(response: bytes) -> str:
-    """The token of a client's response; raises AuthenticationFailed when the response is none of this mechanism."""
+    """Return the token in a client's response. Raises AuthenticationFailed if the response is malformed."""
     try:
         header, *pairs = response.decode("ascii").split(_SEPARATOR)
     except UnicodeDecodeError:
@@ -29,5 +29,5 @@ def token(response: bytes) -> str:
 
 
 def response(token: str) -> bytes:
-    """What a client sends."""
+    """Return the response that a client sends to log in with `token`."""
     return f"n,,{_SEPARATOR}auth=Bearer {token}{_SEPARATOR}{_SEPARATOR}".encode()

@@ -1,4 +1,4 @@
-"""SASL PLAIN (RFC 4616): authorization id, user and password, with a zero octet between."""
+"""SASL PLAIN (RFC 4616): authorization id, user and password, separated by zero octets."""
 
 from flintmq.base.errors import AuthenticationFailed
 
@@ -6,7 +6,7 @@ NAME = "PLAIN"
 
 
 def credentials(response: bytes) -> tuple[str, str]:
-    """User and password; raises AuthenticationFailed when the response is none of this mechanism."""
+    """Return user and password of a PLAIN response. Raises AuthenticationFailed if the response is malformed."""
     parts = response.split(b"\0")
     if len(parts) != 3:
         raise AuthenticationFailed("PLAIN: the response is not authzid NUL user NUL password")
@@ -17,5 +17,5 @@ def credentials(response: bytes) -> tuple[str, str]:
 
 
 def response(user: str, password: str) -> bytes:
-    """What a client sends."""
+    """Return the response that a client sends to log in as `user`, without an authorization id."""
     return b"\0" + user.encode() + b"\0" + password.encode()

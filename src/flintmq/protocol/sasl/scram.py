@@ -1,7 +1,7 @@
-"""SASL SCRAM (RFC 5802, RFC 7677): the password stays with the client, the server keeps keys made of it.
+"""SASL SCRAM (RFC 5802, RFC 7677): the client keeps the password, and the server stores keys derived from it.
 
-Both halves are scramp's, without channel binding; nonces come in as arguments. It is imported when it is needed: that
-takes a tenth of a second, which a broker that starts has better use for.
+The library scramp does both sides of the exchange, without channel binding; nonces are arguments. scramp is imported
+when it is first used: the import takes a tenth of a second, which would delay the start of a broker.
 """
 
 from base64 import b64decode, b64encode
@@ -15,7 +15,7 @@ SHA_256: Final = "SCRAM-SHA-256"
 SHA_512: Final = "SCRAM-SHA-512"
 NAMES: Final = (SHA_512, SHA_256)
 _KEY_BYTES: Final = {SHA_256: 32, SHA_512: 64}
-# RFC 7677 §4 asks for 4,096 at least, and recommends 15,000.
+# RFC 7677 §4 requires at least 4,096 iterations and recommends 15,000.
 ITERATIONS: Final = 15_000
 
 
@@ -25,7 +25,7 @@ def key_bytes(mechanism: str) -> int:
 
 @final
 class Keys:
-    """What a server keeps of a password for one of the mechanisms, and cannot log in with elsewhere."""
+    """The keys of a password that a server stores for one mechanism. Nobody can log in elsewhere with them."""
 
     def __init__(self, mechanism: str, salt: bytes, stored_key: bytes, server_key: bytes, iterations: int) -> None:
         self.mechanism = mechanism
@@ -35,14 +35,14 @@ class Keys:
         self.iterations = iterations
 
     def __str__(self) -> str:
-        """As PostgreSQL writes them, with the iterations before the salt."""
+        """Return `MECHANISM$ITERATIONS:SALT$STORED_KEY:SERVER_KEY` with base64 values, as PostgreSQL writes keys."""
         return (
             f"{self.mechanism}${self.iterations}:{_text(self.salt)}${_text(self.stored_key)}:{_text(self.server_key)}"
         )
 
 
 def parse_keys(text: str) -> Keys:
-    """What `str` of keys gave. Raises ConfigurationError."""
+    """Return the keys that `str(keys)` wrote. Raises ConfigurationError if the text is malformed."""
     try:
         mechanism, salted, keys = text.split("$")
         iterations, salt = salted.split(":")
@@ -53,7 +53,10 @@ def parse_keys(text: str) -> Keys:
 
 
 def derive_keys(mechanism: str, password: str, salt: bytes, iterations: int = ITERATIONS) -> Keys:
-    """Takes as long as the iterations ask for. Raises AuthenticationFailed for a password that SCRAM cannot have."""
+    """Derive the keys of a password; the time that it takes grows with `iterations`.
+
+    Raises AuthenticationFailed if SCRAM does not allow the password.
+    """
     import scramp  # noqa: PLC0415
 
     try:
@@ -67,7 +70,11 @@ def derive_keys(mechanism: str, password: str, salt: bytes, iterations: int = IT
 
 @final
 class ServerExchange:
-    """One login. `keys_of` has keys for any name, or strangers could tell who is a user; `nonce` is used once."""
+    """The server's side of one login. `nonce` must be unique.
+
+    `keys_of(user, mechanism)` must return keys for any name, also of a user that does not exist: otherwise clients
+    could find out which users exist.
+    """
 
     def __init__(self, mechanism: str, keys_of: Callable[[str, str], Keys], nonce: str) -> None:
         import scramp  # noqa: PLC0415
@@ -85,11 +92,11 @@ class ServerExchange:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the next response is the last."""
+        """Whether the challenge was sent, so that the next response is the last."""
         return self._was_challenged
 
     def challenge(self, response: bytes) -> bytes:
-        """The answer to the client's first message. Raises AuthenticationFailed."""
+        """Return the challenge for the client's first message. Raises AuthenticationFailed if that is malformed."""
         import scramp  # noqa: PLC0415
 
         self._check_length(response)
@@ -102,7 +109,7 @@ class ServerExchange:
         return first.encode()
 
     def finish(self, response: bytes) -> bytes:
-        """Check the proof; returns ours. Raises AuthenticationFailed."""
+        """Check the client's proof, and return the server's. Raises AuthenticationFailed if the proof is wrong."""
         import scramp  # noqa: PLC0415
 
         self._check_length(response)
@@ -122,7 +129,10 @@ class ServerExchange:
 
 @final
 class ClientExchange:
-    """The other half. `check` raises AuthenticationFailed where the server did not know the password's keys."""
+    """The client's side of one login: send `first`, then `answer` to the challenge, then `check` the server's proof.
+
+    `answer` raises AuthenticationFailed if the challenge is malformed, `check` if the server does not have the keys.
+    """
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str) -> None:
         import scramp  # noqa: PLC0415
