@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, cast, final
 
 from flintmq.server import logs
 
-# A quarter of a millisecond of work, with the objects of each connection.
+# Accepting this many takes a quarter of a millisecond, with the objects of each connection.
 ACCEPTED_PER_TURN: Final = 4
 # The number of connections that wait in the kernel meanwhile.
 _BACKLOG: Final = 1024
@@ -39,7 +39,7 @@ class StreamProtocol(Protocol):
 
 @final
 class Acceptor:
-    """All sockets of one name and port. `protocol` makes the protocol of an accepted socket."""
+    """All listening sockets of one host name and port. `protocol` creates the protocol of an accepted socket."""
 
     def __init__(self, protocol: Callable[[], StreamProtocol]) -> None:
         self._protocol = cast(Callable[[], asyncio.Protocol], protocol)
@@ -48,7 +48,10 @@ class Acceptor:
         self._welcomed: set[asyncio.Task[Any]] = set()
 
     async def listen(self, host: str, port: int) -> int:
-        """Returns the port, which matters where it was 0. Raises OSError."""
+        """Listen on all addresses of a host name, and return the port, which is a free one if `port` is 0.
+
+        Raises OSError if it cannot listen.
+        """
         found = await self._loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         missing: OSError | None = None
         try:
@@ -56,7 +59,7 @@ class Acceptor:
                 try:
                     made = socket.socket(family, kind, protocol)
                 except OSError as error:
-                    # A name may have an IPv6 address where the system has no IPv6.
+                    # A name can have an IPv6 address although the system has no IPv6.
                     log.info("address left out", address=address[0], reason=error.strerror or str(error))
                     missing = error
                     continue
@@ -82,7 +85,7 @@ class Acceptor:
             task.cancel()
 
     def _await(self, listening: socket.socket) -> None:
-        # The socket may be closed by now.
+        # The socket may have been closed meanwhile.
         if listening in self._sockets:
             self._loop.add_reader(listening.fileno(), self._accept, listening)
 
@@ -113,12 +116,12 @@ class Acceptor:
 
 
 def _listen(made: socket.socket, address: Any) -> None:  # noqa: ANN401 - as the system's
-    """Raises OSError, and has closed the socket then."""
+    """Return a listening socket. Raises OSError, with no socket left open, if that is not possible."""
     try:
         made.setblocking(False)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if made.family == socket.AF_INET6:
-            # IPv4 has a socket of its own.
+            # IPv4 addresses have sockets of their own.
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.bind(address)
         made.listen(_BACKLOG)

@@ -1,4 +1,4 @@
-"""The addresses on which a broker with these settings listens, and checks that it can."""
+"""The addresses on which a broker listens, according to its settings, and a check that it can."""
 
 import errno
 import socket
@@ -11,7 +11,7 @@ from flintmq.server.config import Settings
 
 @dataclass(frozen=True)
 class Address:
-    """`what` is spoken there; `port_setting` and `host_setting` are what to change."""
+    """An address to listen on. `what` is the protocol; `port_setting` and `host_setting` name the settings of it."""
 
     what: str
     host: str
@@ -20,9 +20,9 @@ class Address:
     host_setting: str
 
     def try_out(self) -> None:
-        """Raises FlintError where nobody could listen. Nobody can connect to us meanwhile."""
+        """Check that the broker can listen here, without accepting clients. Raises FlintError if it cannot."""
         try:
-            # With the options of the later listener: on all addresses of a name, and in spite of lingering connections.
+            # The options are those of the listener: all addresses of a name, even if old connections linger on them.
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             for family, kind, protocol, _, address in dict.fromkeys(found):
                 _bind(family, kind, protocol, address)
@@ -48,7 +48,7 @@ def _bind(family: int, kind: int, protocol: int, address: object) -> None:
     try:
         probe = socket.socket(family, kind, protocol)
     except OSError:
-        # A name may have an IPv6 address where the system has no IPv6: it is left out.
+        # A name can have an IPv6 address although the system has no IPv6. That address is left out.
         return
     with probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -58,7 +58,7 @@ def _bind(family: int, kind: int, protocol: int, address: object) -> None:
 
 
 def addresses(settings: Settings) -> dict[str, Address]:
-    """By the names that the HTTP API has for them. Raises ConfigurationError where two of them are one."""
+    """Return the addresses by their names in the HTTP API. Raises ConfigurationError if two of them are equal."""
     listen, management, tls = settings.listen, settings.management, settings.tls
     is_secured = tls.certificate is not None
     host_setting = "listen.host (--host)"

@@ -1,7 +1,6 @@
-"""Memory and disk alarms: when publishers have to wait, so that consumers can make room.
+"""Memory and disk alarms, during which publishers have to wait so that consumers can make room.
 
-What is read here costs microseconds, so it is read often: a disk that is written to at full speed loses in seconds what
-the alarm has to leave.
+A check takes microseconds, so checks are frequent: at full speed, writes use up the disk reserve within seconds.
 """
 
 import ctypes
@@ -29,7 +28,7 @@ _CGROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup
 
 
 def used_memory() -> int:
-    """Return the resident memory of this process in bytes; 0 if the system does not tell."""
+    """Return the resident memory of this process in bytes; 0 if the system does not provide it."""
     try:
         pages = int(_STATM.read_bytes().split()[1])
     except OSError:
@@ -44,7 +43,7 @@ def whole_memory() -> int:
         try:
             whole = min(whole, int(path.read_text()))
         except (OSError, ValueError):
-            # No such group, or one without a limit ("max").
+            # There is no such control group, or it has no limit ("max").
             continue
     return whole
 
@@ -56,20 +55,23 @@ def free_disk(directory: Path) -> int:
 
 
 def trim() -> None:
-    """Give freed memory back to the system: the C library keeps it, and it would be counted as ours for ever."""
+    """Return freed memory to the system. Otherwise the C library keeps it, and it counts as memory of the broker."""
     give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if give_back is not None:
         give_back(0)
 
 
 def memory_bytes(share: float) -> int:
-    """A part of the memory there is, up to 1; bytes above."""
+    """Return the bytes of a memory setting: up to 1 it is a fraction of the memory, above 1 it is bytes."""
     return int(share * whole_memory() if share <= 1 else share)
 
 
 class Alarms:
-    """`backlog_bytes` is what is on its way to the disk, and `full` why it does not get there; `page_out` has queues
-    keep as little in memory as can be. The other functions are those above, or a test's.
+    """The memory alarm and the disk alarm.
+
+    `backlog_bytes` returns the bytes that wait to be written to the disk, `full` the reason why they cannot be
+    written, or "". `page_out` makes queues keep as little in memory as possible. The other functions are those above,
+    or those of a test.
     """
 
     def __init__(
@@ -121,7 +123,7 @@ class Alarms:
         low = []
         if memory > self.memory_max_bytes:
             low.append("memory")
-        # A quota can make the disk full for us while others have room.
+        # A quota can make the disk full for this process while others have room.
         full = self._full()
         if full or disk < self.disk_min_bytes:
             low.append("disk")
@@ -143,7 +145,7 @@ class Alarms:
         return reason
 
     def _disk_left(self) -> int:
-        """Return the free bytes, less those that are on their way to the disk."""
+        """Return the free bytes of the disk, less those that wait to be written."""
         try:
             free = self._free_disk(self._directory)
         except OSError as error:

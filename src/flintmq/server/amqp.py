@@ -1,4 +1,4 @@
-"""The AMQP server of a node: it wires sockets, ticks, logins and alarms together, and ends them."""
+"""The AMQP server of a node: it connects sockets, ticks, logins and alarms, and closes them."""
 
 import asyncio
 import time
@@ -40,7 +40,7 @@ class AmqpServer:
     """All AMQP connections of a node.
 
     `clock_ms` returns Unix time in milliseconds. `collect_garbage` is called regularly while many clients connect. A
-    client that reads nothing of its output for `send_timeout_seconds` is disconnected; 0 is for never.
+    client that reads nothing of its output for `send_timeout_seconds` is disconnected; 0 means never.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class AmqpServer:
         self.tick = ServerTick(loop, self.gateway, self.schedule, self.connections, self._reassembly)
         self._loop = loop
         self._storage = broker.storage
-        # The numbers that the log has.
+        # The counts that the last line of the log had.
         self._partials_given_up = 0
         self._routes_given_up = 0
         self._check: Callable[[], str] | None = None
@@ -104,17 +104,17 @@ class AmqpServer:
     def watch(self, check: Callable[[], str], full: Callable[[], str]) -> None:
         """From now on, publishers wait whenever `check` returns a reason.
 
-        It is called at intervals, and at once when `full`, why the storage finds no room on its disk, has changed.
+        `check` is called at intervals, and at once when `full`, the reason why the disk has no room, has changed.
         """
         self._check = check
         self._full = full
         self._check_alarms()
 
     def on_storage_progress(self) -> None:
-        """Batches became durable, the disk became full or has room again, or the storage has failed."""
+        """Handle progress of the storage: batches are durable, the disk is full or has room again, or it has failed."""
         full = self._full()
         if full != self._was_full:
-            # Publishers have to wait at once: until the next check they could send more than the reserve has room for.
+            # Publishers have to wait at once: before the next check they could send more than the reserve can hold.
             self._was_full = full
             self._check_alarms()
         self.tick.on_durable()
@@ -163,15 +163,15 @@ class AmqpServer:
     # -- the end ------------------------------------------------------------------------------------------------
 
     async def drain(self, seconds: float) -> None:
-        """Read nothing more, and wait at most so long until all that was taken in is synced and confirmed."""
+        """Stop reading, and wait up to `seconds` until everything that was read is synced and confirmed."""
         drained = self.tick.drain()
         with suppress(TimeoutError):
             await asyncio.wait_for(drained.wait(), seconds)
 
     async def close(self, seconds: float) -> None:
-        """Close every connection with 320, and wait at most so long for the answers of the clients.
+        """Close every connection with code 320, and wait up to `seconds` for the answers of the clients.
 
-        Nothing remains in the event loop that would call the server: the loop may go on without it.
+        Afterwards nothing in the event loop calls the server, so the loop may continue without it.
         """
         if self._next_check is not None:
             self._next_check.cancel()

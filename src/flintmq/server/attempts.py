@@ -13,7 +13,7 @@ HTTP: Final = "http"
 
 @dataclass
 class Tally:
-    """`address` is empty if the logins from all addresses are counted."""
+    """Counts of logins by one protocol, from `address`, or from all addresses if that is empty."""
 
     protocol: str
     address: str = ""

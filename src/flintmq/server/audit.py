@@ -1,4 +1,4 @@
-"""The audit log: administrative acts among the other log lines, and in a file of their own where one is named."""
+"""The audit log: administrative acts, in the general log and, if one is set, in a file of their own."""
 
 import json
 import os
@@ -16,15 +16,15 @@ log = logs.get_logger()
 
 @final
 class AuditLog:
-    """A line of JSON for each act is appended to `file`. Raises ConfigurationError where that cannot be opened."""
+    """Appends a line of JSON to `file` for each act. Raises ConfigurationError if the file cannot be opened."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = None if file is None else _opened(file)
 
     def reopen(self, file: Path | None) -> Callable[[], None]:
-        """Open a file, perhaps the same one again where it was moved away; what is returned makes it the one in use.
+        """Open a file, or the same one again if it was rotated, and return a function that begins to use it.
 
-        Raises ConfigurationError.
+        Raises ConfigurationError if the file cannot be opened.
         """
         opened = None if file is None else _opened(file)
 
@@ -51,7 +51,7 @@ class AuditLog:
             try:
                 self._file.write(line + "\n")
             except OSError as error:
-                # The act is done, and in the other log.
+                # The act is done, and the general log has it.
                 log.warning("the audit file takes nothing", reason=error.strerror)
 
     def close(self) -> None:
@@ -64,5 +64,5 @@ def _opened(file: Path) -> TextIO:
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ConfigurationError(f"log.audit_file: cannot write {file}: {error.strerror}") from error
-    # Line by line: what happened last before a crash matters most.
+    # Buffered by line, because the last acts before a crash matter most.
     return os.fdopen(descriptor, "a", buffering=1, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Users, passwords and tokens: checked off the event loop, in constant time whether a user exists or not."""
+"""Checks of passwords and tokens, outside the event loop. They take as long for unknown users as for known ones."""
 
 import time
 from base64 import b64decode, b64encode
@@ -29,10 +29,10 @@ from flintmq.server.oauth.tokens import Tokens, UnknownKey
 
 log = logs.get_logger()
 
-# OWASP's parameters: 19 MiB, two passes, one lane. One thread, so that a storm of logins takes one core and 19 MiB.
+# OWASP's parameters: 19 MiB, two passes, one lane. One thread checks, so many logins use one core and 19 MiB.
 _HASHER: Final = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 
-# RabbitMQ's ways to hash, for users that were imported.
+# RabbitMQ's hash algorithms, for imported users.
 _DIGESTS: Final = {
     "rabbit_password_hashing_sha256": "sha256",
     "rabbit_password_hashing_sha512": "sha512",
@@ -55,7 +55,7 @@ def _hash_of_nothing() -> str:
 
 
 def hash_unless_known(user: UserRecord | None, password: str) -> tuple[str, str]:
-    """A hash of the password and its algorithm: those the user has, if they are of this password."""
+    """Return a hash of the password and its algorithm; the user's present ones if they are of this password."""
     if user is not None and matches(user, password):
         return user.password_hash, user.hashing_algorithm
     return hash_password(password), ALGORITHM
@@ -84,7 +84,7 @@ def scram_keys(password: str) -> tuple[str, ...]:
 
 
 def matches(user: UserRecord, password: str) -> bool:
-    """Whether it is the user's password. An empty one is nobody's (as in RabbitMQ)."""
+    """Return whether it is the user's password. An empty password is never right (as in RabbitMQ)."""
     if not password:
         return False
     digest = _DIGESTS.get(user.hashing_algorithm)
@@ -99,7 +99,7 @@ def matches(user: UserRecord, password: str) -> bool:
 
 
 def _matches_salted(password_hash: str, password: str, digest: str) -> bool:
-    """RabbitMQ's hashes: in base64, four bytes of salt and the digest of salt and password."""
+    """Check RabbitMQ's kind of hash: base64 of four bytes of salt, and the digest of salt and password."""
     try:
         salted = b64decode(password_hash, validate=True)
     except ValueError:
@@ -110,7 +110,7 @@ def _matches_salted(password_hash: str, password: str, digest: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The results of a right password: a hash of ours that replaces another one, and keys for SCRAM.
+    """The results of a right password: an argon2 hash to replace one of another kind, and keys for SCRAM.
 
     Each is empty if the user has it already.
     """
@@ -123,15 +123,17 @@ Learn = Callable[[UserRecord, Learned], None]
 
 
 class Authenticator:
-    """`users` are those of the moment; `loopback_only` may not come from another machine: all know their passwords.
+    """Checks logins by password, SCRAM and token.
 
-    A password that was right is remembered as long as it is the user's, as a hash under a key that only this process
-    knows: a thousand clients that come back after a restart cannot wait for a thousand times argon2.
+    `users` are the present users. Those of `loopback_only` can log in only from this machine, because everybody knows
+    their passwords. A right password is remembered, as a hash under a key that only this process knows, until the user
+    gets another one: a thousand clients that reconnect would otherwise wait for a thousand argon2 hashes.
 
-    `learn` is given what a user's password gave, from another thread: keys for SCRAM where it `learns_scram`, a hash of
-    ours for one that is quicker to guess where it `rehashes`. `secret` determines what unauthenticated peers are told
-    about users that do not exist. It stays the same over restarts, because a change would show which users do not
-    exist. `origins` are those from which users were let in before, where they do not wait for others' wrong passwords.
+    `learn` is called from another thread after a right password: with keys for SCRAM if `learns_scram`, and with an
+    argon2 hash if `rehashes` and the present one is of another kind. `secret` determines what unauthenticated peers are
+    told about users that do not exist. It stays the same over restarts, because a change would show which users do not
+    exist. `origins` are those from which users have logged in before: there, wrong passwords of others do not delay
+    them.
     """
 
     def __init__(
@@ -168,9 +170,9 @@ class Authenticator:
     def check(
         self, user: str, password: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
     ) -> None:
-        """Calls `answer` with why the login is refused, or "" when it is accepted, from this or another thread.
+        """Check a password, and call `answer` with the reason of the refusal, or "", from this or another thread.
 
-        Nothing is computed, and nobody answered, once `is_wanted` says that nobody waits any more.
+        Nothing is computed or answered once `is_wanted` returns False, because the client is gone.
         """
         remembered = self._remembered.get(user)
         known = self._users.get(user)
@@ -206,7 +208,7 @@ class Authenticator:
             self._waiting.put(login)
 
     def failed(self, user: str, address: str) -> None:
-        """Somebody there tried to be this user, and was wrong."""
+        """Count a wrong login as this user from this address."""
         self._backoff.failed(self._origins.of(user, address))
 
     def _run(self) -> None:
@@ -217,7 +219,7 @@ class Authenticator:
         login = self._waiting.next()
         if login is None or self._is_closed:
             return False
-        # One that goes wrong must not end the thread that all others wait for.
+        # An error in one login must not end the thread that all other logins wait for.
         try:
             if login.is_wanted():
                 self._decide(login)
@@ -274,7 +276,7 @@ class Authenticator:
         record = known.record if known else self._nobody
         right = matches(record, password)
         if record.hashing_algorithm != ALGORITHM and not right:
-            # Imported hashes are quick to check, and who has one is nobody's business.
+            # Imported hashes are quick to check. The time of the answer must not show who has one.
             matches(self._nobody, password)
         if known is not None and right:
             self._remembered[user] = self._digest(record, password)
@@ -282,7 +284,7 @@ class Authenticator:
         return right
 
     def _teach(self, record: UserRecord, password: str) -> None:
-        """Passwords are seen once in a while only: what is better kept than what there is, is made then."""
+        """Create the hash and keys that the user should have and lacks: that needs the password, which is known now."""
         if self._learn is None:
             return
         is_foreign = self._rehashes and record.hashing_algorithm != ALGORITHM
@@ -292,7 +294,7 @@ class Authenticator:
             self._learn(record, learned)
 
     def _digest(self, user: UserRecord, password: str) -> bytes:
-        """Return a digest of hash and password: a new password of the user makes the old one wrong."""
+        """Return a digest of hash and password, which becomes wrong when the user gets a new password."""
         return blake2b(f"{user.password_hash} {password}".encode(), key=self._key).digest()
 
     def scram_keys(self, user: str, mechanism: str) -> scram.Keys:
@@ -309,11 +311,11 @@ class Authenticator:
         return scram.Keys(mechanism, made[:_SCRAM_SALT_BYTES], token_bytes(size), token_bytes(size), scram.ITERATIONS)
 
     def refusal(self, user: str, address: str) -> str:
-        """Why a client that has proved to be this user may not come in; empty where it may."""
+        """Return why a client that has proved to be this user is refused; empty if it is accepted."""
         return self._accepted(user, address)
 
     def _accepted(self, user: str, address: str) -> str:
-        """The verdict on who has shown to be this user."""
+        """Return the reason to refuse a client that has proved to be this user, or "", and then remember its origin."""
         why = self._verdict(user, True, address)
         if not why:
             self._origins.seen(user, address)
@@ -332,7 +334,7 @@ class Authenticator:
         return ""
 
     def close(self) -> None:
-        """Answer no login any more: the event loop that gets the answers may end."""
+        """Answer no more logins, because the event loop that gets the answers may end."""
         self._is_closed = True
         self._waiting.put(None)
         self._thread.join()

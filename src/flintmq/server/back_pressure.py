@@ -9,10 +9,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-# The connection has sent as much as a tick takes in. The end of the tick removes it.
+# The connection has sent as much as a tick handles. The end of the tick removes it.
 TICK: Final = 1
-# The engine has whole frames left, because the connection has used up its units of work. The next tick goes on with
-# them.
+# The engine has complete frames left, because the connection has used up its units of work. The next tick continues
+# with them.
 WORK: Final = 2
 # The journal has too many bytes that are not synced. Progress of the storage removes it.
 JOURNAL: Final = 4
@@ -27,7 +27,7 @@ SHUTDOWN: Final = 64
 # The peer has not logged in and sends many small pieces. The throttle removes it after a rest.
 UNAUTHENTICATED: Final = 128
 
-# With any of these the engine does not go on with frames that it has received, either.
+# With any of these, the engine does not continue with frames that it has received, either.
 NOT_TAKEN_IN: Final = JOURNAL | OUTPUT | ALARM | REASSEMBLY
 # A connection that waits for the answer to its close is read in spite of these.
 BEFORE_CLOSE: Final = TICK | WORK | JOURNAL | OUTPUT | ALARM | REASSEMBLY | SHUTDOWN

@@ -47,7 +47,7 @@ class Backoff:
             return 0.0 if record is None or record.free_at <= self._clock() else record.free_at
 
     def take(self, origin: str) -> None:
-        """A login from this origin is checked now: the next one may have to wait."""
+        """Note that a login from this origin is checked now, so that the next one may have to wait."""
         with self._lock:
             record = self._records.get(origin)
             if record is None:

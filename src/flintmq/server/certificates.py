@@ -1,8 +1,8 @@
-"""Certificates: ours, by the names that clients ask for, taken anew when their files change; and theirs, with a name.
+"""Certificates: those of the server, loaded again when their files change, and the user names in those of clients.
 
-Whoever connects is met by a context that only says which versions and ciphers there are, and whose certificates a
-client may have. What it shows is chosen when the client has said which name it wants (SNI): so a certificate that was
-renewed counts for the next client, whoever made the listener.
+A connection begins with a context that has only the versions, ciphers and client authorities. The context with the
+certificate is chosen when the client has said which name it wants (SNI), so that the next client gets a renewed
+certificate from every listener.
 """
 
 import ssl
@@ -20,13 +20,13 @@ log = get_logger()
 # The result of `getpeercert`: names of all kinds, deeply nested.
 Certificate = Mapping[str, Any] | None
 
-# TLS 1.2 with keys of the connection's own, and ciphers that authenticate; TLS 1.3 has no others.
+# For TLS 1.2: ephemeral keys, and ciphers that authenticate. TLS 1.3 has no others.
 _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 # The names of `getpeercert` for the kinds of alternative names.
 _KINDS: Final = {"dns": "DNS", "uri": "URI", "email": "email", "ip": "IP Address"}
 
-# Changes of a file show in any of these.
+# Numbers of a file, of which at least one differs after a change.
 _Stamp = tuple[int, int, int]
 
 
@@ -54,7 +54,8 @@ class Expiry:
 class Tls:
     """The TLS context of a server, and the place of a client's name in its certificate.
 
-    `context` is for all who connect, by whatever listener: it stays the same object. Raises ConfigurationError.
+    `context` is the context of all listeners, and stays the same object. Raises ConfigurationError if a file cannot be
+    used.
     """
 
     def __init__(self, settings: TlsSettings, others: tuple[CertificateSettings, ...] = ()) -> None:
@@ -66,22 +67,22 @@ class Tls:
 
     @property
     def is_required(self) -> bool:
-        """Whether clients have to show a certificate, so that none of another machine may come without TLS."""
+        """Whether clients must present a certificate, so that clients on other machines must use TLS."""
         return self.loaded.settings.verify == "required"
 
     @property
     def files(self) -> list[Path]:
-        """The files with the certificates that are shown."""
+        """The files with the server's certificates."""
         settings = self.loaded.settings
         return [file for file in (settings.certificate, *(each.certificate for each in self.loaded.others)) if file]
 
     def become(self, other: "Tls") -> None:
-        """Have the settings and the files of another one."""
+        """Take over the settings and files of `other`."""
         self.loaded = other.loaded
         self._take_up()
 
     def reload_if_changed(self) -> None:
-        """Take all files anew where one is not what it was; what is wrong with it is in the log, and told once."""
+        """Load all files again if one has changed. An error is logged once, and the present ones stay in use."""
         before = self.loaded
         stamps = {file: _stamp(file) for file in before.stamps}
         if stamps in (before.stamps, self._refused):
@@ -96,7 +97,7 @@ class Tls:
         log.info("certificates loaded", certificate=str(before.settings.certificate), others=len(before.others))
 
     def _take_up(self) -> None:
-        """What OpenSSL asks the first context for, before the client's name has chosen another."""
+        """Set up the first context, which OpenSSL uses until the client's name has chosen another."""
         settings = self.loaded.settings
         assert settings.certificate is not None
         context = self.context
@@ -125,7 +126,10 @@ class Tls:
 
 
 def tls_of(settings: TlsSettings, others: tuple[CertificateSettings, ...] = ()) -> Tls | None:
-    """None where there is no certificate. Raises ConfigurationError."""
+    """Return the TLS of these settings, or None without a certificate.
+
+    Raises ConfigurationError if a file cannot be used, or settings do not fit together.
+    """
     if settings.certificate is not None:
         return Tls(settings, others)
     for name in ("key", "ca"):
@@ -137,7 +141,7 @@ def tls_of(settings: TlsSettings, others: tuple[CertificateSettings, ...] = ()) 
 
 
 def _load(settings: TlsSettings, others: tuple[CertificateSettings, ...]) -> _Loaded:
-    """Raises ConfigurationError."""
+    """Load all certificates of these settings. Raises ConfigurationError if a file cannot be used."""
     assert settings.certificate is not None
     files = [settings.certificate, settings.key, settings.ca]
     for other in others:
@@ -155,7 +159,7 @@ def _load(settings: TlsSettings, others: tuple[CertificateSettings, ...]) -> _Lo
 
 
 def _bare(settings: TlsSettings) -> ssl.SSLContext:
-    """A context without a certificate."""
+    """Return a context without a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.minimum_version]
     context.set_ciphers(_CIPHERS)
@@ -175,7 +179,7 @@ def _bare(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def _common_name(certificate: Mapping[str, Any]) -> str:
-    """Two of them say two things, of which the wrong one may be looked at: they are none."""
+    """Return the common name of a certificate; empty if it has none, or several, because they could contradict."""
     names = [str(value) for part in certificate.get("subject", ()) for name, value in part if name == "commonName"]
     return names[0] if len(names) == 1 else ""
 
@@ -199,7 +203,7 @@ def _stamp(file: Path) -> _Stamp | None:
 
 
 def expiries(file: Path) -> list[Expiry]:
-    """Return the end of each certificate in a PEM file. Raises ConfigurationError."""
+    """Return the end of each certificate in a PEM file. Raises ConfigurationError if the file cannot be read."""
     # Imported here, because it takes as long to load as the rest of a broker and is seldom needed.
     from cryptography.x509 import load_pem_x509_certificates  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
-"""Settings: what a broker can be told, from a TOML file, over it the environment, over that the command line.
+"""Settings of a broker: from a TOML file, the environment and the command line; later ones have precedence.
 
-A setting is a field of a section below, and nothing else: its key in the file (`port` in `[listen]`), its variable
-(`FLINTMQ_LISTEN_PORT`), its default, its type and its bounds all follow from there.
+Each setting is a field of a section below. Its key in the file (`port` in `[listen]`), its variable
+(`FLINTMQ_LISTEN_PORT`), its default, its type and its bounds all follow from the field.
 """
 
 import difflib
@@ -21,8 +21,8 @@ from flintmq.base.errors import ConfigurationError
 
 PREFIX: Final = "FLINTMQ_"
 FILE_VARIABLE: Final = "FLINTMQ_CONFIG"
-# Variables a broker may inherit without being meant: the clients', the build's, the tests', and those that Kubernetes
-# gives every pod when a service is called "flintmq".
+# Variables with the prefix that are no settings: those of clients, the build and the tests, and those that Kubernetes
+# gives to every pod if a service is called "flintmq".
 _NO_SETTINGS: Final = (
     FILE_VARIABLE,
     "FLINTMQ_URL",
@@ -34,9 +34,9 @@ _NO_SETTINGS: Final = (
     "FLINTMQ_PORT",
 )
 
-# A whole frame is held before it is looked at, so larger ones would only let a peer hold more of us.
+# A frame is held in memory until it is complete, so larger frames would only let a peer use more memory.
 _FRAME_CEILING_BYTES: Final = 16 * 1024 * 1024
-# RabbitMQ's ceiling: a body is one piece of memory.
+# RabbitMQ's maximum. A body is one piece of memory.
 _MESSAGE_CEILING_BYTES: Final = 512 * 1024 * 1024
 # Ports, channel numbers and heartbeat intervals are 16 bits wide.
 _SHORT_MAX: Final = 65_535
@@ -273,7 +273,7 @@ class Settings:
     certificates: tuple[CertificateSettings, ...] = ()
 
 
-# Sections that may be there more than once, such as [[users]]; they stand in the file only.
+# Sections that may be repeated, such as [[users]]. They are possible only in the file.
 _LISTS: Final[dict[str, Any]] = {
     "vhosts": VHostSettings,
     "users": UserSettings,
@@ -298,7 +298,7 @@ _VARIABLES: Final = {PREFIX + key.replace(".", "_").upper(): key for key in _TYP
 
 @dataclass(frozen=True)
 class _Given:
-    """A value somebody gave, and how to name the place to them. Text is read as the type that is wanted."""
+    """A given value, and the name of its source for error messages. Text is converted to the type of the setting."""
 
     value: object
     place: str
@@ -306,20 +306,20 @@ class _Given:
 
 
 def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str]) -> Settings:
-    """Settings from all three sources. `flags` has keys such as "listen.port".
+    """Return the settings from all three sources. `flags` has keys such as "listen.port".
 
-    Raises ConfigurationError for a file that cannot be read, and for a key or a value that is not right.
+    Raises ConfigurationError if the file cannot be read, or a key or value is wrong.
     """
     return _settings(_document(file) if file else {}, str(file), environment, flags)
 
 
 def variables_in(environment: Mapping[str, str]) -> list[str]:
-    """Return the values that are settings of a broker."""
+    """Return the names of the variables that are settings of a broker."""
     return [name for name in environment if name in _VARIABLES]
 
 
 def from_document(document: Mapping[str, Any]) -> Settings:
-    """Settings from what a file would say, as a dictionary. Raises ConfigurationError."""
+    """Return the settings of a dictionary with the contents of a file. Raises ConfigurationError if one is wrong."""
     return _settings(dict(document), "settings", {}, {})
 
 
@@ -346,17 +346,17 @@ def _settings(
 
 
 def sections() -> Mapping[str, Any]:
-    """The types of all sections by their names, those that there may be several of at the end."""
+    """Return the types of all sections by name; those that may be repeated come last."""
     return _SECTIONS | _LISTS
 
 
 def variable(key: str) -> str:
-    """How the environment says it; empty for what stands in the file only."""
+    """Return the environment variable of a setting; empty if it is possible only in the file."""
     return PREFIX + key.replace(".", "_").upper() if key in _TYPES else ""
 
 
 def is_reloaded(key: str) -> bool:
-    """Whether a broker that runs takes it up when it reads its settings again."""
+    """Return whether a running broker applies this setting when it reads its settings again."""
     return key in RELOADED or key.partition(".")[0] in RELOADED
 
 
@@ -373,7 +373,7 @@ def changes(before: Settings, after: Settings) -> dict[str, str]:
 
 
 def take_up(before: Settings, after: Settings, keys: AbstractSet[str]) -> Settings:
-    """The settings of before, but for these keys."""
+    """Return the settings `before`, with the values of `after` for these keys."""
     sections: dict[str, Any] = {
         name: replace(
             getattr(before, name),
@@ -414,7 +414,7 @@ def _from_file(source: str, document: dict[str, Any]) -> Iterator[tuple[str, _Gi
 
 
 def _list(source: str, name: str, entries: object) -> tuple[Any, ...]:
-    """The sections of one name, each with its settings."""
+    """Return the sections of a name that may be repeated. Raises ConfigurationError if one is wrong."""
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ConfigurationError(
             f"{source}: there may be several {name}; write [[{name}]] and the settings of one below"

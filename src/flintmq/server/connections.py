@@ -1,4 +1,4 @@
-"""The connection table: all sockets of a node, the connections among them that are open, and what all of them share."""
+"""The connection table: all sockets of a node, those with an open connection, and the objects that all share."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,17 +17,17 @@ from flintmq.server.schedule import TickSchedule
 from flintmq.server.send_timeout import SendTimeout
 from flintmq.server.unauthenticated import ReadThrottle
 
-# The garbage collector examines new objects after so many steps of new connections. By itself it would wait for 50,000
-# objects and examine all of them in one go, which takes 20 ms.
+# The garbage collector examines new objects after this many steps of new connections. By itself it would wait for
+# 50,000 objects and examine all of them at once, which takes 20 ms.
 _STEPS_PER_COLLECTION: Final = 64
 
 
 @final
 class Connections:
-    """`connection_max` is the largest number of sockets. `amqp10_peers` gets the names of the peers that speak AMQP
-    1.0.
+    """All sockets of a node, at most `connection_max`.
 
-    `collect_garbage` is called regularly while many clients connect.
+    `amqp10_peers` gets the names of the peers that speak AMQP 1.0. `collect_garbage` is called regularly while many
+    clients connect.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class Connections:
         return self._peers.get(output)
 
     def add(self, peer: Peer) -> None:
-        """A socket was accepted."""
+        """Add the peer of an accepted socket."""
         self._peers[peer.output] = peer
         self.empty.clear()
         self._step()
 
     def remove(self, peer: Peer) -> None:
-        """A socket was closed."""
+        """Remove the peer of a closed socket."""
         self._peers.pop(peer.output, None)
         if peer.has_spoken:
             self.closed(peer)
@@ -105,11 +105,11 @@ class Connections:
         return ServerConnection(self._service_091, output, name, security)
 
     def opened(self, peer: Peer) -> None:
-        """The connection of this peer is open: its client has logged in."""
+        """Note that the connection of this peer is open, because its client has logged in."""
         self.open[peer.connection] = peer
 
     def closed(self, peer: Peer) -> None:
-        """The connection of this peer is not open any more, even if its socket still is."""
+        """Note that the connection of this peer is not open any more, even if its socket still is."""
         self.open.pop(peer.connection, None)
 
     def _step(self) -> None:

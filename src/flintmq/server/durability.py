@@ -1,4 +1,4 @@
-"""Futures that are done when changes are durable: for callers that are no AMQP connections."""
+"""Futures that are done when changes are durable, for callers that are not AMQP connections."""
 
 import asyncio
 from typing import final
@@ -25,7 +25,7 @@ class DurabilityFutures:
         return future
 
     def _disconnect(self, error: AmqpError) -> None:
-        """A fault of ours: futures that wait fail."""
+        """Let the waiting futures fail after an internal error."""
         self._waiter.on_failure(error.reply_text)
 
 

@@ -48,7 +48,9 @@ class Logins(Protocol):
 
 @final
 class ServerHost(Host):
-    """`logins` may answer from any thread; the connection gets its answer in the event loop, followed by a tick.
+    """The server as the gateway sees it.
+
+    `logins` may answer from any thread; the connection gets the answer in the event loop, followed by a tick.
 
     `amqp10_peers` has the names of the peers that speak AMQP 1.0.
     """
@@ -135,7 +137,7 @@ class ServerHost(Host):
         self.attempts.count(AMQP_10 if peer in self._amqp10_peers else AMQP_091, _address(peer), succeeded)
 
     def close(self) -> None:
-        """Answer no login any more."""
+        """Answer no more logins."""
         self._logins.close()
 
     # -- logs ---------------------------------------------------------------------------------------------------

@@ -22,7 +22,10 @@ _KNOWN_MAX: Final = 1_024
 
 @final
 class LoginOrigins:
-    """`known` is the value that `keep` was last called with. `keep` and all methods may be called from any thread."""
+    """The known origins. `keep` stores a new value of them; `known` is the value that was stored last.
+
+    `keep` and all methods may be called from any thread.
+    """
 
     def __init__(self, secret: bytes, known: bytes = b"", keep: Callable[[bytes], None] = lambda _: None) -> None:
         self._secret = secret

@@ -120,7 +120,7 @@ class _Line:
                 if self._is_user(name):
                     self._had_turn.add(name)
             if own:
-                # At the end of the dictionary: behind all other names of this rank.
+                # The name moves to the end of the dictionary, after all other names of its rank.
                 self._by_name[name] = own
             if len(chosen) == _TURN_LOGINS:
                 break
@@ -144,10 +144,11 @@ class _Line:
 
 @final
 class LoginQueue:
-    """`origin_of` returns the origin of a login by user and address, and `is_user` whether a user with this name
-    exists. `refuse` is called for logins that were wrong or waited too long.
+    """The logins that wait to be checked.
 
-    `put` may be called from any thread, all other methods by one thread only.
+    `origin_of` returns the origin of a login by user and address, and `is_user` whether a user with this name exists.
+    The function `refuse` is called for logins that were wrong or waited too long. `put` may be called from any thread,
+    all other methods by one thread only.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Log lines: an event and its facts, for people or as JSON; inside another program, records of its `logging`."""
+"""Log lines with an event and its facts, as text or JSON; inside another program, records of its `logging`."""
 
 import logging
 import sys
@@ -8,7 +8,7 @@ import structlog
 
 from flintmq.server.config import LogSettings
 
-# Without the values of variables: these are what peers sent, passwords included.
+# Tracebacks do not show the values of variables, because these include passwords that peers sent.
 _TRACEBACKS: Final = structlog.processors.ExceptionRenderer(
     structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
 )
@@ -23,11 +23,11 @@ def get_logger() -> structlog.typing.FilteringBoundLogger:
 
 
 def configure(settings: LogSettings) -> None:
-    """For a process that is a broker and nothing else.
+    """Set up logging for a process that is only a broker.
 
-    Lines go to standard error: standard output is for what a command was asked to print.
+    Lines go to standard error, because standard output is for the result of a command.
     """
-    global _speaker  # noqa: PLW0603 - a process says where it logs to, once
+    global _speaker  # noqa: PLW0603 - a process sets up its log once
     renderer: structlog.typing.Processor
     if settings.format == "json":
         renderer = structlog.processors.JSONRenderer()
@@ -48,12 +48,12 @@ def configure(settings: LogSettings) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, settings.level.upper())),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    # Bound: without that, each line would make a logger first, also one that nobody wants to see.
-    _speaker = structlog.get_logger().bind()  # noqa: TID251 - it was configured just now
+    # The logger is bound: otherwise each line would first create a logger, also a line below the log level.
+    _speaker = structlog.get_logger().bind()  # noqa: TID251 - structlog has just been configured
 
 
 def _printable(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Peers choose their user names, among others: no line may look like two, or drive a terminal."""
+    """Escape control characters: peers choose values such as user names, and must not forge lines."""
     for key, value in event.items():
         if isinstance(value, str) and not value.isprintable():
             event[key] = ascii(value)
@@ -61,7 +61,7 @@ def _printable(_logger: object, _method: str, event: structlog.typing.EventDict)
 
 
 def _as_record(_logger: object, _method: str, event: structlog.typing.EventDict) -> tuple[tuple[str], dict[str, Any]]:
-    """The arguments for `logging`: one line, the traceback there may be, and who says it."""
+    """Return the arguments for `logging`: the line, the traceback, if any, and the caller."""
     text = str(event.pop("event"))
     facts: dict[str, Any] = {"stacklevel": _FRAMES}
     if "exc_info" in event:
@@ -70,7 +70,7 @@ def _as_record(_logger: object, _method: str, event: structlog.typing.EventDict)
 
 
 def _library_logger() -> structlog.stdlib.BoundLogger:
-    """Quiet until the program sets up its logging, as libraries are."""
+    """Return the logger "flintmq", which is silent until the program sets up its logging, like those of libraries."""
     logger = logging.getLogger("flintmq")
     logger.addHandler(logging.NullHandler())
     wrapped = structlog.wrap_logger(
@@ -83,7 +83,7 @@ def _library_logger() -> structlog.stdlib.BoundLogger:
 
 @final
 class _Voice:
-    """Modules have theirs before anybody said where lines go."""
+    """The logger of a module, which is created before logging is set up."""
 
     def __getattr__(self, name: str) -> object:
         return getattr(_speaker, name)

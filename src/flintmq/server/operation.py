@@ -1,4 +1,4 @@
-"""The node as management sees it: what the server knows beside the broker. Management's ports say what is meant."""
+"""The node as management sees it: the state of the server beside the broker. Ports of management define the methods."""
 
 import asyncio
 import resource
@@ -31,7 +31,7 @@ _THREADS: Final = Path("/proc/self/task")
 
 @dataclass(frozen=True)
 class Listener:
-    """`protocol` is what RabbitMQ calls it."""
+    """A listening socket. `protocol` has RabbitMQ's name."""
 
     protocol: str
     host: str
@@ -49,15 +49,17 @@ class Secret:
 
 @dataclass(frozen=True)
 class Alarm:
-    """`resource` is what publishers wait for: "memory" or "disk"."""
+    """An alarm. `resource` is the one that publishers wait for: "memory" or "disk"."""
 
     resource: str
 
 
 @final
 class Operation:
-    """`listeners` grows as sockets are opened. `hash_password` gives a hash and its algorithm, `scram_keys` the
-    keys that are kept beside them.
+    """The node's state and operations for management.
+
+    `listeners` grows as sockets are opened. `hash_password` returns a hash and its algorithm, `scram_keys` the keys
+    that are stored beside them.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class Operation:
         self._tls = tls
         self._socket_max = socket_max
         self._loop = asyncio.get_running_loop()
-        # One thread: hashes are as much work as whoever is let to ask for them wants, and there are two cores.
+        # One thread, so that users who may ask for hashes cannot occupy all cores.
         self._hashing = ThreadPoolExecutor(1, "flintmq-hash")
 
     @property

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 Connection = ServerConnection | ServerConnection10
 
 log = logs.get_logger()
-# The bytes that a refused client may still send. A client that sends more is flooding.
+# The bytes that a refused client may still send. A client that sends more is disconnected.
 _UNHEARD_MAX_BYTES: Final = 1024 * 1024
 
 
@@ -56,7 +56,7 @@ class Peer:
 
     def __init__(self, connections: "Connections", begins_with_tls: bool = False) -> None:
         self.output = Output(connections.outbox)
-        # When it is read from.
+        # Decides whether the socket is read.
         self.gate = ReadGate()
         # Whether the transport has more output than it should.
         self.is_full = False
@@ -71,7 +71,7 @@ class Peer:
         self._loop = connections.loop
         self._transport: asyncio.Transport | None = None
         self._address = ""
-        # The first bytes, as long as they may belong to several protocols.
+        # The first bytes, while they may belong to several protocols.
         self._first = b""
         self._connection: Connection | None = None
         self._begins_with_tls = begins_with_tls
@@ -169,7 +169,7 @@ class Peer:
                 if len(data) < len(TLS_HEADER):
                     self._first = data
                     return
-                # amqp-1.0 §5.2.1: the same header back, whichever version was asked for.
+                # amqp-1.0 §5.2.1: the answer is the same header, whichever version was requested.
                 transport.write(TLS_HEADER)
                 if data.startswith(TLS_HEADER):
                     self._begin_tls(transport)
@@ -205,7 +205,7 @@ class Peer:
         return Security(True, tls.identity(self._tls.certificate), is_local)
 
     def _take(self, data: bytes) -> None:
-        """Give bytes to the engine; without any, it goes on with those that it has left."""
+        """Give bytes to the engine; with no bytes, it continues with those that it has left."""
         try:
             now = self._schedule.now()
             engine = self.connection.engine
@@ -223,21 +223,20 @@ class Peer:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """A fault of ours must cost one connection, not the node."""
+        """End the connection after an internal error, which must not stop the node."""
         self.connection.fail(InternalError(f"{type(error).__name__} while reading; see the broker log"))
         self._schedule.request()
 
     def end_tick(self) -> None:
-        """The tick has run: read on, unless there is a reason not to."""
+        """Continue reading after a tick, unless there is a reason not to."""
         self._is_heard = False
         self._tick_bytes = 0
         self.gate.remove(TICK if self.connection.engine.is_paused else TICK | WORK)
 
     def go_on(self, reasons: i64) -> None:
-        """Remove these reasons for back-pressure. If no other one remains, take in what the engine has left, or read
-        on.
+        """Remove these reasons for back-pressure. If none remains, let the engine continue, or read on.
 
-        The tick decides about reading when the engine has taken in what it had.
+        If the engine had frames left, the tick decides about reading afterwards.
         """
         gate = self.gate
         engine = self.connection.engine
@@ -257,7 +256,7 @@ class Peer:
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is None:
-            # The connection was refused when it was made.
+            # The connection was refused when it was accepted.
             return
         if self._connection is not None:
             self._lose(ConnectionLost(str(exc)) if exc else None)
@@ -309,11 +308,11 @@ class Peer:
         return bool(self.gate.reasons & OUTPUT) or self.connection.engine.is_holding
 
     def resume_reassembly(self) -> None:
-        """It is this connection's turn to complete its messages."""
+        """Read on, because it is this connection's turn to complete its messages."""
         self.go_on(REASSEMBLY)
 
     def end_assembly(self) -> None:
-        """Close the connection: its client sends nothing of a message that it has begun, and others need the memory."""
+        """Close the connection, because its client does not complete a message, and others need the memory."""
         self.connection.fail(
             ResourceError("a message was begun and not ended in time, while all that were begun take too much memory")
         )
@@ -326,7 +325,7 @@ class Peer:
         return self.sent_bytes - unsent if unsent > 0 else -1
 
     def cut_off(self, seconds: float) -> None:
-        """Close the connection of a client that has read nothing for so long, so that others get its messages."""
+        """Close the connection, because its client has read nothing for `seconds`, so that others get its messages."""
         self._lose(ConnectionLost(f"send timeout: the client has read nothing for {seconds:g} s"))
         self.abort()
         self._schedule.request()
@@ -358,7 +357,7 @@ class Peer:
             if self._was_open or self._hangup is None:
                 self._hang_up_in(CLOSE_WAIT_SECONDS)
             if self.gate.reasons & BEFORE_CLOSE:
-                # The answer to our close stands behind everything else that the peer has sent.
+                # The answer to our close comes after everything else that the peer has sent.
                 self._loop.call_soon(self.go_on, BEFORE_CLOSE)
         elif engine.is_open and not self._was_open:
             self._opened()
@@ -418,7 +417,7 @@ class Peer:
         makes_progress = reasons & OUTPUT == 0 or unsent < self._unsent_bytes
         self._unsent_bytes = unsent
         if reasons and makes_progress:
-            # The silence comes from our not reading.
+            # The peer seems silent only because it is not read.
             engine.mark_alive(now)
         try:
             engine.handle_timer(now)
@@ -442,7 +441,7 @@ class Peer:
             self._hangup = self._loop.call_later(seconds, self._waited_for_the_peer)
 
     def _waited_for_the_peer(self) -> None:
-        """The peer had time to close its side. It gets more as long as it reads our last bytes."""
+        """Close the socket, since the peer had time to close its side. It gets more while it reads our last bytes."""
         self._hangup = None
         unsent = self.unsent_bytes()
         if self._has_said_all and 0 < unsent < self._unsent_bytes:
@@ -461,7 +460,7 @@ class Peer:
             self._connections.throttle.rest(self)
 
     def end_rest(self) -> None:
-        """The rest of an unauthenticated peer is over."""
+        """Read on, because the rest of this unauthenticated peer is over."""
         self.gate.remove(UNAUTHENTICATED)
 
     def _log_end(self, connection: Connection) -> None:
@@ -473,12 +472,12 @@ class Peer:
 
 
 def is_clean(reason: FlintError) -> bool:
-    """Whether a connection ended as its client meant it to."""
+    """Return whether the client closed the connection without an error."""
     return getattr(reason, "code", 0) == 200
 
 
 def _printable(address: object) -> str:
-    """host:port, and [host]:port for IPv6."""
+    """Return an address as host:port, or [host]:port for IPv6."""
     if isinstance(address, tuple) and len(address) >= 2:
         host = f"[{address[0]}]" if ":" in str(address[0]) else address[0]
         return f"{host}:{address[1]}"

@@ -14,8 +14,8 @@ from flintmq.protocol.reassembly import NodeReassembly
 _CHECK_SECONDS: Final = 1.0
 # The length of a turn while others wait, in checks.
 _TURN_CHECKS: Final = 5
-# A connection is closed after so many checks without new bytes. Checks are counted and not seconds, so that no client
-# is closed because the broker stood still.
+# A connection is closed after this many checks without new bytes. Checks are counted, not seconds, so that no client
+# is closed because the broker was stopped.
 _SILENT_CHECKS: Final = 10
 
 
@@ -33,15 +33,15 @@ class Assembler(Protocol):
         """Whether there is another reason for back-pressure, such as an alarm."""
 
     def resume_reassembly(self) -> None:
-        """Its turn has come: read on."""
+        """Read on, because it is its turn."""
 
     def end_assembly(self) -> None:
-        """Close it: it could go on, and sends nothing."""
+        """Close it, because it could continue and sends nothing."""
 
 
 @final
 class RoundRobin:
-    """`assembling` counts the bytes of the node; `connections` returns all open connections."""
+    """The turns of connections. `assembling` counts the bytes of the node; `connections` returns all open ones."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class RoundRobin:
         return True
 
     def gone(self, peer: Assembler) -> None:
-        """The connection has ended, and has released its bytes."""
+        """Forget a connection that has ended and has released its bytes."""
         self._waiting.pop(peer, None)
         self._silent.pop(peer, None)
         if peer is self._at:
@@ -95,7 +95,7 @@ class RoundRobin:
             peer.resume_reassembly()
 
     def _release(self) -> None:
-        """There is memory again: all go on."""
+        """Let all connections continue, because there is memory again."""
         waiting = self._waiting
         self._waiting = OrderedDict()
         self._at = None

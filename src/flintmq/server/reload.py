@@ -1,4 +1,4 @@
-"""Settings that are read again while the broker runs: what of them is taken up, and what waits for the next start."""
+"""Reading of the settings while the broker runs: some are applied, the others wait for the next start."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,17 +11,17 @@ from flintmq.server.config import Settings
 
 log = logs.get_logger()
 
-# Applies a change that was prepared, at once or in a coroutine; it cannot fail.
+# Applies a prepared change, at once or in a coroutine. It cannot fail.
 Apply = Callable[[], Awaitable[None] | None]
-# Looks whether these settings can be had. Raises FlintError; nothing has changed by then.
+# Checks that settings can be applied, and changes nothing. Raises FlintError if they cannot.
 Prepare = Callable[[Settings], Awaitable[Apply]]
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some of the settings, by what their keys begin with.
+    """Some of the settings, by the beginnings of their keys.
 
-    With `is_always`, they are looked at although they are what they were: they name files, which may have changed.
+    With `is_always`, they are applied even if they are unchanged, because they name files that may have changed.
     """
 
     begins: tuple[str, ...]
@@ -33,7 +33,7 @@ class Part:
 
 
 class SettingsReload:
-    """`load` reads the settings from where they came from."""
+    """Applies changed settings. `load` reads them again from their sources."""
 
     def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
         self.settings: Settings = settings
@@ -44,7 +44,7 @@ class SettingsReload:
         self._parts.append(part)
 
     async def watch(self, wanted: asyncio.Event) -> None:
-        """Read them again whenever that is wanted."""
+        """Reload the settings each time that `wanted` is set."""
         while True:
             await wanted.wait()
             wanted.clear()
@@ -56,7 +56,7 @@ class SettingsReload:
                 log.exception("internal error while settings were read again")
 
     async def reload(self) -> None:
-        """Take up all that can be, or nothing if any of it is wrong. Raises FlintError."""
+        """Apply all settings that can be applied, or none if one is wrong. Raises FlintError in that case."""
         wanted = self._load()
         found = config.changes(self.settings, wanted)
         later = {key: change for key, change in found.items() if key not in config.RELOADED}

@@ -7,7 +7,7 @@ from typing import Final, final
 from flintmq.base.limits import READ_FIRST_SECONDS
 from flintmq.broker.broker import Broker
 
-# A timer that is later than this was delayed by a standstill of the process and not by other work.
+# A timer that is later than this was delayed because the process was stopped, not by other work.
 _LATE_MS: Final = 1_000
 
 
@@ -31,31 +31,31 @@ class TickSchedule:
         self._timer_ms = 0
 
     def request(self) -> None:
-        """Run a tick when the event loop has handled what is ready now."""
+        """Run a tick after the event loop has handled everything that is ready now."""
         if not self._is_requested:
             self._is_requested = True
             self._loop.call_soon(self.run)
 
     def now(self) -> float:
-        """Set the broker's time, and return the loop's. To be called before each call of an engine.
+        """Set the broker's time, and return the loop's. Must be called before each call of an engine.
 
         The broker's time does not change from the first call to the end of the tick. Otherwise a message with a TTL of
         0 would expire between its publish and the dispatch of the same tick.
         """
         if not self._has_time:
             self._set_time()
-            # The end of a tick is the end of its time.
+            # The time ends with a tick, so one is needed.
             self.request()
         return self._loop.time()
 
     def begin_tick(self) -> None:
-        """The tick runs: whatever is requested from now on is for the next one."""
+        """Begin a tick: requests from now on are for the next one."""
         self._is_requested = False
         if not self._has_time:
             self._set_time()
 
     def end_time(self) -> None:
-        """The next call of `now` sets the broker's time again."""
+        """Let the next call of `now` set the broker's time again."""
         self._has_time = False
 
     def _set_time(self) -> None:
@@ -75,7 +75,7 @@ class TickSchedule:
     def _is_due(self) -> None:
         self._timer = None
         if self.clock_ms() - self._timer_ms > _LATE_MS:
-            # After a standstill, an acknowledgement or a renewed lease that arrived in time may still be unread.
+            # After the process was stopped, an acknowledgement or a renewed lease that arrived in time may be unread.
             self._loop.call_later(READ_FIRST_SECONDS, self.request)
         else:
             self.request()

@@ -7,8 +7,8 @@ then, and none for a client that does not read.
 import asyncio
 from typing import Final, Protocol, final
 
-# Checks per timeout. After a standstill of the process only one check is due, so no client is disconnected because the
-# broker stood still.
+# Checks per timeout. After the process was stopped only one check is due, so no client is disconnected because of
+# that.
 _CHECKS: Final = 8
 
 
@@ -18,12 +18,12 @@ class Reader(Protocol):
         """The bytes that the kernel has taken for it; -1 if no bytes wait to be taken."""
 
     def cut_off(self, seconds: float) -> None:
-        """Disconnect it: the kernel has taken nothing for so long."""
+        """Disconnect it, because the kernel has taken nothing for `seconds`."""
 
 
 @final
 class SendTimeout:
-    """Clients with unsent output. `seconds` is the timeout; 0 is for none. A change applies from the next check on."""
+    """Clients with unsent output. `seconds` is the timeout; 0 means none. A change applies from the next check on."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self.seconds = seconds

@@ -16,7 +16,7 @@ def tell(state: str, environment: Mapping[str, str] = os.environ) -> None:
     address = environment.get(_VARIABLE, "")
     if not address:
         return
-    # A name of the abstract kind begins with a zero byte, for which the variable has an "@".
+    # The name of an abstract socket begins with a zero byte, which the variable has as "@".
     place = f"\0{address[1:]}" if address.startswith("@") else address
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as speaker:
         speaker.connect(place)

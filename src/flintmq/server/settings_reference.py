@@ -1,4 +1,4 @@
-"""The reference of all settings, as a part of a Markdown document; it is generated from the types in config.py."""
+"""The reference of all settings as part of a Markdown document, generated from the types in config.py."""
 
 import inspect
 import types
@@ -15,7 +15,7 @@ _NAMES: Final[dict[object, str]] = {str: "text", Path: "path", bool: "true or fa
 
 
 def reference() -> str:
-    """One section of the document for each section of the settings file."""
+    """Return the reference, with one section for each section of the settings file."""
     return "\n".join(_section(name, section) for name, section in config.sections().items())
 
 
@@ -52,7 +52,7 @@ def _settings(section: type) -> Iterator[tuple[Field[Any], object]]:
 
 
 def _words(hint: object) -> str:
-    """Such as `number from 0 to 65535`."""
+    """Return a type in words, such as `number from 0 to 65535`."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return ", ".join(f'`"{value}"`' for value in arguments)

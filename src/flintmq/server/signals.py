@@ -1,4 +1,4 @@
-"""Signals: stop, stop at once, read the settings again."""
+"""Signals to stop, to stop at once, and to read the settings again."""
 
 import asyncio
 import os
@@ -11,9 +11,9 @@ _STANDARD_ERROR: Final = 2
 
 
 class Signals:
-    """`stop` is set by the first SIGTERM or SIGINT, `reload` by each SIGHUP. A second one to stop ends the process.
+    """The first SIGTERM or SIGINT sets `stop`, each SIGHUP sets `reload`. A second SIGTERM or SIGINT ends the process.
 
-    That is no worse than a loss of power: what was confirmed is on the disk, and the next start has to recover.
+    That is like a loss of power: confirmed messages are on the disk, and the next start has to recover.
     """
 
     def __init__(self) -> None:
@@ -27,13 +27,13 @@ class Signals:
 
     def _told_to_stop(self, loop: asyncio.AbstractEventLoop) -> None:
         self.stop.set()
-        # Not by the loop from now on, which waits for the storage in the end.
+        # From now on the loop does not handle these signals, because it waits for the storage at the end.
         for number in _STOP:
             loop.remove_signal_handler(number)
             signal.signal(number, _end_at_once)
 
 
 def _end_at_once(number: int, _frame: FrameType | None) -> None:
-    # Not by the log: this interrupts whatever is going on, and a line that is being written holds the log's lock.
+    # Written without the log: the signal may have interrupted a log line, which holds the log's lock.
     os.write(_STANDARD_ERROR, b"flintmq: stopped at once\n")
     os._exit(128 + number)

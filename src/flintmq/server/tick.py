@@ -1,4 +1,4 @@
-"""The tick: what the sockets brought is dispatched, committed and answered once, and then the sockets are read on."""
+"""The tick: dispatches, commits and answers what was read from all sockets together, and then continues reading."""
 
 import asyncio
 import time
@@ -48,7 +48,7 @@ class ServerTick:
         self._reassembly = reassembly
         # Peers that are not read until the storage has caught up.
         self._behind_journal: list[Peer] = []
-        # Set once no answer waits for the storage any more; from `drain` on, nothing more is read.
+        # Set when no answer waits for the storage any more. From `drain` on, nothing more is read.
         self._drained: asyncio.Event | None = None
         self._was_fenced = False
         self._is_closed = False
@@ -67,7 +67,7 @@ class ServerTick:
         try:
             more = self._gateway.end_tick()
         except Exception:
-            # A fault of ours in one queue or channel does not stop the others.
+            # An internal error in one queue or channel must not stop the others.
             log.exception("internal error in a tick")
             more = self._gateway.broker.has_ready
         self._schedule.end_time()
@@ -82,7 +82,7 @@ class ServerTick:
     # -- output -------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write what each connection has for its client."""
+        """Write the output of each connection."""
         waiting = self._outbox.waiting
         self._outbox.waiting = []
         for output in waiting:
@@ -93,7 +93,7 @@ class ServerTick:
                 peer.flush()
 
     def _resume_starved(self) -> None:
-        """Consumers that got nothing, because too much output waited, may get messages again once it was sent."""
+        """Let consumers get messages again whose connection had too much output and has room now."""
         starved = self._outbox.starved
         if starved:
             self._outbox.starved = [output for output in starved if not self._resume(output)]
@@ -128,7 +128,7 @@ class ServerTick:
             return
         self._connections.heard = []
         is_behind = self._storage.backlog_bytes > JOURNAL_BACKLOG_HIGH_BYTES and not self._storage.failure
-        # While memory is low, waiting answers may take no more of it than waiting deliveries.
+        # While memory is low, waiting answers may use no more of it than waiting deliveries.
         output_max = OUTPUT_HIGH_WATER_BYTES if self._gateway.alarm else OUTPUT_BACK_PRESSURE_BYTES
         for peer in heard:
             engine = peer.connection.engine
@@ -152,7 +152,7 @@ class ServerTick:
     # -- the storage --------------------------------------------------------------------------------------------
 
     def on_durable(self) -> None:
-        """The storage has made progress, or has failed."""
+        """Handle progress or a failure of the storage."""
         storage = self._storage
         if storage.failure and not self._was_fenced:
             self._was_fenced = True
@@ -170,7 +170,7 @@ class ServerTick:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def drain(self) -> asyncio.Event:
-        """Read nothing more. The event is set when all that was taken in is synced and answered."""
+        """Stop reading. The event is set when everything that was read is synced and answered."""
         drained = asyncio.Event()
         self._drained = drained
         for peer in self._connections.peers:

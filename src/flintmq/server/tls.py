@@ -1,7 +1,7 @@
-"""TLS over a transport that is there already: after a protocol header for it, or from a socket's first byte on.
+"""TLS over an existing transport: after a protocol header that asks for it, or from the first byte on.
 
-OpenSSL works on bytes in memory here: what a client sends right behind the header has been read by the time it is known
-that TLS begins, and no event loop takes that back.
+OpenSSL works on bytes in memory: the bytes that a client sends directly after the header have been read when TLS
+begins, and no event loop takes bytes back.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _READ_BYTES: Final = 256 * 1024
 
 @final
 class TlsTransport(asyncio.Transport):
-    """`receive` turns what came into what was sent; what is written here goes out encrypted."""
+    """A transport that encrypts what is written. `receive` decrypts what has arrived."""
 
     def __init__(self, below: asyncio.Transport, context: ssl.SSLContext) -> None:
         super().__init__()
@@ -28,13 +28,13 @@ class TlsTransport(asyncio.Transport):
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.is_established = False
-        # Whether the client said that it sends nothing more.
+        # Whether the client has ended its side.
         self._is_over = False
 
     def receive(self, data: bytes) -> bytes:
-        """Raises ConnectionLost for a peer that does not speak TLS as it should; it has been told by then."""
+        """Decrypt received bytes. Raises ConnectionLost, after sending the alert, if the peer violates TLS."""
         if self._is_over:
-            # OpenSSL would take nothing of it any more, and it would only be gathered.
+            # OpenSSL would not read the data any more, and it would only fill memory.
             raise ConnectionLost("TLS: data after the end")
         self._incoming.write(data)
         try:
@@ -64,7 +64,7 @@ class TlsTransport(asyncio.Transport):
 
     @property
     def certificate(self) -> Certificate:
-        """The client's, as `getpeercert` gives it; None where it has shown none."""
+        """Return the client's certificate, as `getpeercert` gives it; None if the client has presented none."""
         return self._tls.getpeercert()
 
     def _flush(self) -> None:
@@ -85,7 +85,7 @@ class TlsTransport(asyncio.Transport):
         return self._below.can_write_eof()
 
     def write_eof(self) -> None:
-        """End our half, of TLS and of the socket. What the peer says from here on is no more for `receive`."""
+        """End our side of TLS and of the socket. Later bytes of the peer must not be given to `receive`."""
         self._say_end()
         if not self._below.is_closing():
             self._below.write_eof()
@@ -96,7 +96,7 @@ class TlsTransport(asyncio.Transport):
 
     def _say_end(self) -> None:
         if self.is_established and not self._below.is_closing():
-            # The peer has not said the same yet, and need not: our half is said.
+            # The peer has not ended its side yet, and need not: ours is ended.
             with suppress(ssl.SSLError):
                 self._tls.unwrap()
             self._flush()

@@ -33,7 +33,7 @@ class HandshakeReads:
         self._small = 0
 
     def are_too_many(self, size: int) -> bool:
-        """Count a read of so many bytes. Returns whether the socket must rest."""
+        """Count a read of `size` bytes. Returns whether the socket must rest."""
         self._count += 1
         self._small += size < _SMALL_BYTES
         return self._small > _SMALL_READS_FREE or self._count > _READS_FREE

@@ -1,4 +1,4 @@
-"""Where an issuer of tokens has its keys: it says so itself (OpenID Connect Discovery 1.0)."""
+"""Discovery of the URL of an issuer's keys (OpenID Connect Discovery 1.0)."""
 
 import json
 from typing import Final
@@ -8,12 +8,12 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.server.oauth.fetching import check_trusted
 
 _PATH: Final = "/.well-known/openid-configuration"
-# Of what a web server says, as much as helps whoever reads the log.
+# The longest quotation of a web server's answer in the log.
 _QUOTED_MAX_CHARACTERS: Final = 200
 
 
 def document_url(issuer: str) -> str:
-    """Where its configuration is (§4.1). Raises ConfigurationError for what is no issuer."""
+    """Return the URL of an issuer's configuration (§4.1). Raises ConfigurationError if the issuer is not valid."""
     check_trusted("oauth.issuer", issuer)
     parts = urlsplit(issuer)
     if parts.query or parts.fragment:
@@ -22,7 +22,7 @@ def document_url(issuer: str) -> str:
 
 
 def keys_url(issuer: str, document: bytes) -> str:
-    """Where the configuration says that the keys are. Raises ConfigurationError."""
+    """Return the URL of the keys in an issuer's configuration. Raises ConfigurationError if there is no valid one."""
     source = document_url(issuer)
     try:
         said = json.loads(document)
@@ -32,7 +32,7 @@ def keys_url(issuer: str, document: bytes) -> str:
             f'{source} is no configuration of OpenID Connect, such as {{"issuer": "...", "jwks_uri": "..."}}: correct '
             "oauth.issuer, or say in oauth.jwks where the keys are"
         ) from error
-    # §4.3: exactly, or whoever answers there might speak for somebody else.
+    # §4.3: the issuer must be exactly equal, or the server that answers could speak for another issuer.
     if named != issuer:
         raise ConfigurationError(
             f"{source} is of another issuer, {_quoted(named)}: oauth.issuer has to be written exactly as it is there"
@@ -42,7 +42,7 @@ def keys_url(issuer: str, document: bytes) -> str:
         raise ConfigurationError(f"{place} {_quoted(url)} is no URL")
     check_trusted(place, url)
     if urlsplit(issuer).scheme == "https" and urlsplit(url).scheme != "https":
-        # What is on this machine is trusted where the settings name it, and not where somebody else does.
+        # URLs on this machine are trusted only if the settings name them, not if an issuer does.
         raise ConfigurationError(f"{place} {_quoted(url)} is not https, as oauth.issuer is")
     return url
 

@@ -1,4 +1,4 @@
-"""What is fetched from an URL: in a bounded time, from nowhere else than where it says."""
+"""Fetching of a URL within a limited time, and without redirects to other places."""
 
 import contextlib
 import socket
@@ -14,12 +14,15 @@ from urllib.parse import urlsplit
 from flintmq.base.addresses import is_loopback
 from flintmq.base.errors import ConfigurationError
 
-# For all of an answer, from the connection on: a timeout counts from byte to byte, and a server may have many of them.
+# The time for a whole answer, from connecting on. A socket's timeout counts anew with each byte.
 _ANSWER_SECONDS: Final = 10.0
 
 
 def check_trusted(place: str, url: str) -> None:
-    """`place` is where the URL stands. Raises ConfigurationError for one whose answers anybody could have given."""
+    """Check that the answers of a URL can be trusted: it is https, or plain http on this machine.
+
+    `place` is the name of the setting for the error. Raises ConfigurationError if the URL is neither, or malformed.
+    """
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
@@ -32,9 +35,9 @@ def check_trusted(place: str, url: str) -> None:
 
 
 def opener(ca: Path | None) -> urllib.request.OpenerDirector:
-    """Opens URLs. `ca` is a file that says whose certificates their servers may have.
+    """Return an opener of URLs. `ca` is a file with the authority that signs the certificates of their servers.
 
-    Raises ConfigurationError for one that cannot be used.
+    Raises ConfigurationError if the file cannot be used.
     """
     try:
         context = ssl.create_default_context(cafile=ca)
@@ -45,7 +48,7 @@ def opener(ca: Path | None) -> urllib.request.OpenerDirector:
 
 @final
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """What was checked about an URL is not true of where it leads on to."""
+    """Refuses redirects, because their target was not checked as the URL was."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
@@ -90,7 +93,7 @@ def _end_in_time(sock: socket.socket) -> None:
 
 
 def _hang_up(sock: socket.socket) -> None:
-    """Whoever reads from it finds its end. Where all was read long ago, there is nothing to be done."""
+    """Shut a socket, so that the thread that reads from it finds its end. Does nothing if it is closed already."""
     with contextlib.suppress(OSError):
-        # Not TLS's own way, which changes what the reading thread is at.
+        # The plain shutdown, because that of TLS would change the state that the reading thread uses.
         socket.socket.shutdown(sock, socket.SHUT_RDWR)

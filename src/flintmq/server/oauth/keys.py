@@ -1,8 +1,8 @@
-"""The keys that tokens are signed with, as their issuer publishes them: a JWK set (RFC 7517) in a file, or at an URL,
-which may be the one that the issuer names.
+"""The keys that sign tokens, as their issuer publishes them: a JWK set (RFC 7517) in a file or at a URL, which may be
+the one that the issuer names.
 
-They are looked at again when they are old, and when a token names one that is not among them: issuers change keys at
-any time. That happens in a thread of its own, so that nobody's login waits for somebody else's web server.
+They are read again when they are old, and when a token names an unknown key, because issuers can change keys at any
+time. A thread of its own does it, so that other logins do not wait for the issuer's web server.
 """
 
 import json
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
-# Issuers withdraw keys rarely, and announce new ones by tokens that name them.
+# The age at which the keys of a URL are read again. Issuers rarely withdraw keys, and a new key is found by a refresh.
 _URL_SECONDS: Final = 3_600.0
 _FILE_SECONDS: Final = 10.0
-# Anybody may make tokens that name keys that are nowhere: their looking up must not become somebody else's trouble.
+# The least time between two refreshes. Anybody can make tokens with unknown keys, which must not load the web server.
 _AGAIN_SECONDS: Final = 30.0
 _FETCH_SECONDS: Final = 5.0
-# Logins that wait for keys, each with its token; whoever comes while there are as many has to do with those there are.
+# The largest number of logins that wait for keys. Further logins are checked with the present keys.
 _WAITING_MAX: Final = 1_024
-# Larger sets are none: a key has a KiB or two, and an issuer a handful of them.
+# The largest key set. A key has one or two KiB, and an issuer has a few of them.
 _SET_MAX_BYTES: Final = 1024 * 1024
 _KEYS_MAX: Final = 256
 
-# By the key's type (RFC 7518 §6.1), the algorithms that it may be used with where it does not name its own.
+# The algorithms by type of key (RFC 7518 §6.1), for keys that do not name their algorithm.
 _ALGORITHMS: Final = {
     "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     "EC": ("ES256", "ES384", "ES512"),
@@ -46,10 +46,10 @@ _ALGORITHMS: Final = {
 
 @final
 class Keys:
-    """`source` is a path or an URL; where it is empty, the `issuer` is asked for it each time before the keys are.
+    """The keys at `source`, a path or a URL. If it is empty, each refresh first asks the `issuer` for the URL.
 
-    `ca` is a file that says whose certificates their servers may have. Raises ConfigurationError for a source that
-    cannot be trusted, or read.
+    `ca` is a file with the authority that signs the certificates of the servers. Raises ConfigurationError if the
+    source cannot be trusted, or is a file that cannot be read.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Keys:
             check_trusted("oauth.jwks", self._source)
             self._opener = opener(ca)
         else:
-            # What is wrong with a file is better known before somebody wants to log in.
+            # An error in a file is reported at the start, not at the first login.
             self.read()
 
     def find(self, key_id: str, algorithm: str) -> "PyJWK | None":
-        """The key of that name, for that algorithm; None where there is none. A token need not name the only key."""
+        """Return the key with this id for this algorithm, or None. With an empty id, it is the only key there is."""
         if self._clock() - self._looked_at > (_URL_SECONDS if self._is_url else _FILE_SECONDS):
             self.refresh(lambda: None)
         keys = self._keys
@@ -88,14 +88,14 @@ class Keys:
             return None
         made = self._made.get((key_id, algorithm))
         if made is None:
-            from jwt import PyJWK  # noqa: PLC0415 - takes a tenth of a second, which is nobody's who has no tokens
+            from jwt import PyJWK  # noqa: PLC0415 - takes a tenth of a second, and only tokens need it
 
             made = PyJWK(dict(key), algorithm)
             self._made[key_id, algorithm] = made
         return made
 
     def refresh(self, then: Callable[[], None]) -> None:
-        """Look at the source again, unless that was done just now, and call `then`, from this or another thread."""
+        """Read the source again, unless that was done just now, and call `then`, from this or another thread."""
         with self._lock:
             is_due = self._clock() - self._looked_at > min(_AGAIN_SECONDS, self._interval)
             is_looking = self._waiting is not None
@@ -114,7 +114,7 @@ class Keys:
         return _AGAIN_SECONDS if self._is_url else 1.0
 
     def read(self) -> None:
-        """Look at the source now. Raises ConfigurationError for what is not there, or no set of keys."""
+        """Read the source now. Raises ConfigurationError if it cannot be read, or is not a key set."""
         url = self._source
         if self._issuer:
             url = keys_url(self._issuer, self._fetch(url))
@@ -124,10 +124,10 @@ class Keys:
         try:
             self.read()
         except ConfigurationError as error:
-            # Those there are stay good: an issuer that is away for a while is no reason to turn everybody away.
+            # The present keys stay valid: logins must not fail because the issuer is unavailable for a while.
             log.warning("keys of tokens not refreshed", source=self._source, reason=str(error))
         except Exception:
-            # Whatever a web server says, those who wait are told, and the next time is a new one.
+            # Whatever the web server answers, the waiting logins must continue, and the next refresh must be possible.
             log.exception("internal error", source=self._source)
         finally:
             with self._lock:

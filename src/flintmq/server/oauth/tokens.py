@@ -1,7 +1,7 @@
-"""JSON web tokens (RFC 7519): whether one is good, whose it is, and what its scopes grant.
+"""JSON web tokens (RFC 7519): their validity, their user, and the rights that their scopes grant.
 
-The meaning of scopes and claims is that of RabbitMQ's OAuth 2 plugin. Stricter than that, a token has to say when it
-expires, as access tokens have to (RFC 9068 §2.2), and algorithms with shared keys have to be asked for.
+Scopes and claims mean the same as in RabbitMQ's OAuth 2 plugin. In addition, a token must say when it expires, as
+access tokens must (RFC 9068 §2.2), and algorithms with shared keys are possible only if the settings name them.
 """
 
 import math
@@ -15,22 +15,22 @@ from flintmq.broker.access.scopes import Scopes
 from flintmq.server.config import OAuthSettings
 from flintmq.server.oauth.keys import Keys
 
-# More than any login has room for: a frame of 8 KiB, or the head of a request.
+# More than any login can contain: a frame of 8 KiB, or the head of an HTTP request.
 _TOKEN_MAX_CHARACTERS: Final = 16_384
 _SCOPES_MAX: Final = 1_024
-# RabbitMQ's, after those that the settings prefer.
+# The claims with the user name that RabbitMQ uses, after those in the settings.
 _NAME_CLAIMS: Final = ("sub", "client_id")
-# What Unix time in ms may be, in 63 bits and in floats without a loss.
+# The largest Unix time whose milliseconds fit 63 bits, and a float without loss.
 _TIME_MAX_SECONDS: Final = 2**40
 
 
 class UnknownKey(AuthenticationFailed):
-    """Nobody knows the key that a token names; an issuer's newest may be known in a moment."""
+    """The key that a token names is unknown. A refresh of the issuer's keys may find it."""
 
 
 @final
 class Tokens:
-    """`wall_clock` tells Unix time in seconds."""
+    """Checks tokens. `wall_clock` returns Unix time in seconds."""
 
     def __init__(self, settings: OAuthSettings, keys: Keys, wall_clock: Callable[[], float] = time.time) -> None:
         self.keys = keys
@@ -42,7 +42,10 @@ class Tokens:
             self._prefix = f"{settings.resource_server_id}."
 
     def bearer(self, token: str) -> Bearer:
-        """Who comes with the token. Raises AuthenticationFailed, and UnknownKey."""
+        """Return the bearer of a token.
+
+        Raises AuthenticationFailed if the token is invalid, and UnknownKey if its key is unknown.
+        """
         claims = self._claims(token)
         expires = _seconds(claims.get("exp"), "exp")
         if expires <= self._clock():
@@ -52,7 +55,7 @@ class Tokens:
         return Bearer(self._name(claims), Scopes(self._scopes(claims)), int(expires * 1000))
 
     def _claims(self, token: str) -> Mapping[str, Any]:
-        import jwt  # noqa: PLC0415 - takes a tenth of a second, which is nobody's who has no tokens
+        import jwt  # noqa: PLC0415 - takes a tenth of a second, and only tokens need it
 
         if len(token) > _TOKEN_MAX_CHARACTERS:
             raise AuthenticationFailed(f"the token has more than {_TOKEN_MAX_CHARACTERS} characters")
@@ -71,7 +74,7 @@ class Tokens:
                 algorithms=[algorithm],
                 audience=settings.resource_server_id if settings.verify_aud else None,
                 issuer=settings.issuer or None,
-                # Times are checked by the caller, by our own clock, whatever kinds of numbers they are.
+                # The caller checks times, by the broker's clock, and accepts any kind of number.
                 options={
                     "verify_exp": False,
                     "verify_nbf": False,
@@ -82,7 +85,7 @@ class Tokens:
                 },
             )
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
-            # Some of these texts quote the token.
+            # Some of these error texts quote the token, so only the type of the error is reported.
             raise AuthenticationFailed(f"the token is not valid: {type(error).__name__}") from None
         return claims
 
@@ -94,7 +97,7 @@ class Tokens:
         raise AuthenticationFailed("the token does not say whose it is")
 
     def _scopes(self, claims: Mapping[str, Any]) -> Iterator[str]:
-        """Those that are meant for us, without the prefix that says so."""
+        """Yield the scopes for this broker, without their prefix."""
         aliases, prefix = self._settings.scope_aliases, self._prefix or ""
         count = 0
         for claim in ("scope", *self._settings.additional_scopes.split()):
@@ -108,7 +111,7 @@ class Tokens:
 
 
 def tokens_of(settings: OAuthSettings) -> Tokens | None:
-    """None where nobody's tokens count. Raises ConfigurationError."""
+    """Return the checks of tokens, or None if tokens are not accepted. Raises ConfigurationError for wrong settings."""
     if not settings.takes_tokens:
         return None
     if settings.resource_server_id == "":
@@ -118,7 +121,7 @@ def tokens_of(settings: OAuthSettings) -> Tokens | None:
 
 
 def _seconds(value: object, claim: str) -> float:
-    """Unix time. What is no number is no time, and never one that does not come."""
+    """Return the Unix time of a claim. Raises AuthenticationFailed if it is not a number, or is out of range."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise AuthenticationFailed(f"the token's {claim} is no number")
     if not math.isfinite(value) or not 0 <= value <= _TIME_MAX_SECONDS:
@@ -127,7 +130,7 @@ def _seconds(value: object, claim: str) -> float:
 
 
 def _texts(value: object) -> list[str]:
-    """A claim of scopes: a text with spaces between (RFC 8693 §4.2), or a list of texts."""
+    """Return the scopes of a claim: a text with spaces between them (RFC 8693 §4.2), or a list of texts."""
     if isinstance(value, str):
         return value.split()
     if isinstance(value, list):
