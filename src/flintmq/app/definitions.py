@@ -15,7 +15,10 @@ from flintmq.server.config import Settings, UserSettings
 
 
 def define(broker: Broker, settings: Settings, hash_password: HashPassword) -> list[str]:
-    """Bring in what the settings define: all of it, or nothing. Returns remarks about what has no effect."""
+    """Apply the definitions of the settings, and return remarks about parts without effect.
+
+    Raises FlintError, with nothing applied, if a definition is wrong.
+    """
     storage = broker.storage
     try:
         document = document_in(settings.definitions.load)
@@ -38,7 +41,7 @@ def bring_in(
     document: Document | None,
     hash_password: HashPassword,
 ) -> Iterator[str | None]:
-    """Virtual hosts and users of the settings, and the document, in steps; some with a remark about no effect."""
+    """Apply the virtual hosts and users of the settings, and the document, in steps. Yields a remark or None each."""
     for vhost in settings.vhosts:
         broker.put_vhost(
             VHostRecord(vhost.name, vhost.dialect, vhost.default_queue_type, vhost.description, vhost.tags)
@@ -53,7 +56,7 @@ def bring_in(
 
 
 def hashed_passwords(broker: Broker, document: Document | None, hash_password: HashPassword) -> list[tuple[str, str]]:
-    """Hashes of the passwords that stand in a document as they are, in their order."""
+    """Return hashes of the clear-text passwords in a document, in their order."""
     found = []
     for entry in document.users if document is not None else ():
         if entry.password is not None and entry.password_hash is None:
@@ -67,7 +70,7 @@ def user_records(broker: Broker, settings: Settings, hash_password: HashPassword
 
 
 def _make_defaults(broker: Broker, settings: Settings, document: Document | None, hash_password: HashPassword) -> None:
-    """A new broker has a virtual host and a user, unless the settings have others."""
+    """Create the virtual host and the user of a new broker, unless the settings define others."""
     has_vhosts = settings.vhosts or (document is not None and document.vhosts)
     has_users = settings.users or (document is not None and document.users)
     if not has_vhosts or not has_users:
@@ -77,7 +80,7 @@ def _make_defaults(broker: Broker, settings: Settings, document: Document | None
 
 
 def add_default_user(broker: Broker, settings: Settings, hash_password: HashPassword) -> None:
-    """An administrator, who has all permissions in every virtual host there is."""
+    """Create the default user, an administrator with all permissions in every virtual host."""
     default = UserSettings(settings.default_user.name, settings.default_user.password, ("administrator",))
     broker.put_user(_user_record(broker, settings, hash_password, default))
     for vhost in broker.vhosts:
@@ -85,7 +88,7 @@ def add_default_user(broker: Broker, settings: Settings, hash_password: HashPass
 
 
 def _user_record(broker: Broker, settings: Settings, hash_password: HashPassword, user: UserSettings) -> UserRecord:
-    """A user with this password; one that has it already keeps what was made of it."""
+    """Return the record of a user. If the user has this password already, its hash stays the same."""
     known = broker.users.get(user.name)
     password_hash, algorithm = hash_password(known.record if known else None, user.password)
     is_new = known is None or known.record.password_hash != password_hash
@@ -94,7 +97,7 @@ def _user_record(broker: Broker, settings: Settings, hash_password: HashPassword
 
 
 def given_by(settings: Settings) -> tuple[object, ...]:
-    """All that the settings and their file of definitions bring in."""
+    """Return all definitions of the settings and of their definitions file, to compare them."""
     file = settings.definitions.load
     try:
         data = file.read_bytes() if file is not None else b""

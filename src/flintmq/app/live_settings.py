@@ -21,8 +21,9 @@ log = logs.get_logger()
 
 
 def bound_assembling(server: AmqpServer, alarms: Alarms) -> None:
-    """Say how much all messages may hold that have begun to come, by the memory there is and the largest of them: with
-    their senders connected, and as much without; and as much in transactions.
+    """Set the memory limits for incomplete messages: of connected senders, of disconnected ones, and in transactions.
+
+    They depend on the memory limit of the alarm and on the size of the largest message.
     """
     message_max = server.amqp091.offer.tuning.message_max
     most = max(alarms.memory_max_bytes // ASSEMBLING_DIVISOR, 2 * message_max)
@@ -34,7 +35,7 @@ def bound_assembling(server: AmqpServer, alarms: Alarms) -> None:
 def reloaded_parts(
     started_with: Settings, broker: Broker, server: AmqpServer, alarms: Alarms, hash_password: HashPassword
 ) -> list[Part]:
-    """Settings that a running broker applies when they are read again."""
+    """Return the parts of the settings that a running broker applies when they are read again."""
     brought_in = given_by(started_with)
 
     async def prepare_limits(settings: Settings) -> Apply:
@@ -59,14 +60,14 @@ def reloaded_parts(
             if tls is not server.tls:
                 raise ConfigurationError("tls.certificate: TLS comes and goes with a restart")
             return lambda: None
-        # In its place: whoever else listens with these certificates has the new ones, too.
+        # The object is changed in place, so that other listeners with these certificates get the new ones, too.
         return partial(server.tls.become, tls)
 
     async def prepare_definitions(settings: Settings) -> Apply:
         nonlocal brought_in
         given = given_by(settings)
         if given == brought_in:
-            # A right that was taken away since must not come back because the logs are rotated.
+            # Unchanged definitions are not applied again: a SIGHUP to rotate logs must not restore a removed right.
             return lambda: None
         document = document_in(settings.definitions.load)
         # A hash takes 25 ms.

@@ -16,12 +16,12 @@ from flintmq.server.config import Settings
 LOGIN_SECRET: Final = "login"  # noqa: S105 - its name
 # The name under which the known origins of logins are stored.
 ORIGINS_SECRET: Final = "places"  # noqa: S105 - its name
-# Everybody knows this user's password, so it may log in from this machine only (RabbitMQ's rule, too).
+# Everybody knows the password of these users, so they can log in only from this machine (as in RabbitMQ).
 KNOWN_TO_ALL: Final = frozenset({"guest"})
 
 
 def login_policy(settings: Settings) -> LoginPolicy:
-    """Raises ConfigurationError."""
+    """Return the login policy of the settings. Raises ConfigurationError if they are wrong."""
     mechanisms = tuple(settings.auth.mechanisms.upper().split())
     for name in mechanisms:
         if name not in MECHANISMS:
@@ -41,7 +41,7 @@ def has_scram(policy: LoginPolicy) -> bool:
 
 
 def keep_learned(broker: Broker, record: UserRecord, learned: Learned) -> None:
-    """A user showed the password: what was made of it is kept from now on, unless the user was changed meanwhile."""
+    """Store the hash and keys that were made of a user's password, unless the user was changed meanwhile."""
     user = broker.users.get(record.name)
     if user is None or user.record is not record or broker.storage.failure:
         return
@@ -54,6 +54,6 @@ def keep_learned(broker: Broker, record: UserRecord, learned: Learned) -> None:
 
 
 def keep_origins(broker: Broker, origins: bytes) -> None:
-    """Somebody logged in from where nobody of that name had before."""
+    """Store the known origins after a login from a new one."""
     if not broker.storage.failure:
         broker.put_secret(ORIGINS_SECRET, origins)

@@ -1,4 +1,4 @@
-"""A broker in an event loop: all parts put together, started and stopped."""
+"""A broker in an event loop: it connects all parts, and starts and stops them."""
 
 import asyncio
 import os
@@ -49,21 +49,21 @@ if TYPE_CHECKING:
 
 log = logs.get_logger()
 
-# How often new damage is looked for; it is found rarely, if ever.
+# The interval at which new damage is reported, which is rare.
 _STORAGE_LOOK_SECONDS: Final = 10.0
-# How long a shutdown waits for the disk, so that publishers get the confirms of what they sent.
+# The longest wait of a shutdown for the disk, so that publishers get their confirms.
 _DRAIN_SECONDS: Final = 2.0
-# How often files of certificates are looked at; those they replace are good for days yet.
+# The interval at which certificate files are checked. Replaced certificates are usually valid for some more days.
 _CERTIFICATES_LOOK_SECONDS: Final = 5.0
-# How long a shutdown waits for clients to agree to it.
+# The longest wait of a shutdown for the answers of clients.
 SHUTDOWN_SECONDS: Final = 2.0
 
 
 @final
 class Node:
-    """A broker in the running event loop. It changes nothing of its process: no signals, limits, policies or logs.
+    """A broker in the running event loop. It does not change its process: no signals, limits, policies or logs.
 
-    `port` is where it listens, once it has started, and `http_port` where the API does. Started once, and stopped once.
+    After the start, `port` is the AMQP port and `http_port` that of the API. It can be started and stopped only once.
     """
 
     def __init__(self, settings: Settings, environment: RuntimeEnvironment) -> None:
@@ -72,7 +72,7 @@ class Node:
         self._settings = settings
         self._environment = environment
         self._loop = asyncio.get_running_loop()
-        # The sync thread reports to it; nothing is staged, so nothing reported, before it is there.
+        # The sync thread reports to the server. Nothing is staged, and so nothing reported, before it exists.
         self._server: AmqpServer | None = None
         self._acceptors: list[Acceptor] = []
         self._sampling: asyncio.Task[None] | None = None
@@ -87,16 +87,16 @@ class Node:
 
     @property
     def failure(self) -> str:
-        """Why the storage was fenced; empty where it was not."""
+        """Why the storage was fenced; empty if it was not."""
         return self._storage.failure
 
     @property
     def reloaded(self) -> list[Part]:
-        """The parts that apply settings that are read again; empty before the start."""
+        """The parts of the settings that can be applied again; empty before the start."""
         return self._reloaded
 
     async def start(self) -> None:
-        """Accept connections. Raises FlintError, and has stopped then."""
+        """Start, and accept connections. Raises FlintError, with everything stopped, if that is not possible."""
         try:
             await self._start()
         except BaseException:
@@ -108,7 +108,7 @@ class Node:
         storage = self._storage
         build = "compiled by mypyc" if compiled else "interpreted: slower by far; install with a C compiler at hand"
         log.info("FlintMQ", version=__version__, build=build)
-        # Now, and not behind a recovery that may take minutes.
+        # The addresses are checked before the recovery, which may take minutes.
         for address in self._addresses.values():
             # A name may take long to resolve.
             await self._loop.run_in_executor(None, address.try_out)
@@ -200,7 +200,7 @@ class Node:
             await self._manage(operation, tls)
 
     async def _trace(self, operation: Operation, server: AmqpServer) -> None:
-        """Record spans from now on. Raises ConfigurationError where what that needs is not installed."""
+        """Record spans from now on. Raises ConfigurationError if the packages for that are not installed."""
         settings = self._settings.tracing
         make = await self._loop.run_in_executor(None, _load_spans)
         spans, self._exporting = make(operation, settings)
@@ -208,7 +208,7 @@ class Node:
         log.info("spans are sent", endpoint=settings.endpoint)
 
     async def _manage(self, operation: Operation, tls: Tls | None) -> None:
-        """Serve the HTTP API. Clients are connecting already: what it needs is loaded beside them."""
+        """Serve the HTTP API. Its modules are loaded in another thread, because clients are connecting already."""
         settings = self._settings.management
         make = await self._loop.run_in_executor(None, _load_management)
         self._http, stats = make(operation, settings)
@@ -247,7 +247,7 @@ class Node:
             self._server.on_storage_progress()
 
     async def stop(self, patience_seconds: float = SHUTDOWN_SECONDS) -> None:
-        """Close every connection, waiting that long at most for clients to agree, then write and sync everything."""
+        """Close every connection, wait up to `patience_seconds` for the clients, then write and sync everything."""
         if self._sampling is not None:
             self._sampling.cancel()
         for task in self._watching:
@@ -264,7 +264,7 @@ class Node:
                 await self._server.drain(_DRAIN_SECONDS)
                 await self._server.close(patience_seconds)
                 self._server.gateway.broker.note_undelivered()
-                # The loop may go on, and what the sync thread tells from now on is nobody's.
+                # The loop may continue, and later reports of the sync thread are ignored.
                 self._server = None
             if self._exporting is not None:
                 await self._loop.run_in_executor(None, self._exporting.close)
@@ -274,7 +274,7 @@ class Node:
 
 
 async def _watch_storage(storage: NodeStorage) -> None:
-    """Tell what is found while the broker runs: damage, by compaction or a stream's readers; a disk that refuses."""
+    """Log what is found while the broker runs: damage, by compaction or stream readers, and errors of the disk."""
     trouble = ""
     while True:
         await asyncio.sleep(_STORAGE_LOOK_SECONDS)
@@ -305,7 +305,7 @@ def _url(settings: Settings, users: int, port: int) -> str:
 
 
 def _load_management() -> Callable[[Operation, ManagementSettings], tuple["HttpServer", "Stats"]]:
-    """Imports what the HTTP API is made of: a fifth of a second, which no client of AMQP is to wait for."""
+    """Import the HTTP API. That takes a fifth of a second, for which no AMQP client may wait."""
     from flintmq.management.api.table import ROUTES  # noqa: PLC0415
     from flintmq.management.http.app import application  # noqa: PLC0415
     from flintmq.management.http.pages import Pages  # noqa: PLC0415
@@ -323,7 +323,7 @@ def _load_management() -> Callable[[Operation, ManagementSettings], tuple["HttpS
 
 
 def _load_spans() -> Callable[[Operation, TracingSettings], tuple["Spans", "SpanExport"]]:
-    """Raises ConfigurationError."""
+    """Import the export of spans. Raises ConfigurationError if its packages are not installed."""
     try:
         from flintmq.management.spans import SpanExport, Spans  # noqa: PLC0415
     except ImportError as error:

@@ -11,7 +11,7 @@ from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.protocol.amqp10.connection import Tuning as Tuning10
 from flintmq.server.config import Settings
 
-# The release whose AMQP 1.0 ours does at least as much as, for clients that ask.
+# The RabbitMQ release whose AMQP 1.0 features the broker has at least, for clients that check the version.
 COMPATIBLE_VERSION: Final = "4.3.0"
 
 
@@ -51,7 +51,7 @@ def offer_10(settings: Settings) -> amqp10.Offer:
     return amqp10.Offer(
         f"flintmq@{socket.gethostname()}",
         {
-            # Clients made for RabbitMQ 4 ask for it, by name.
+            # Clients made for RabbitMQ 4 check for this name.
             "product": "RabbitMQ",
             "version": COMPATIBLE_VERSION,
             "server": "FlintMQ",

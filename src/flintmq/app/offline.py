@@ -1,4 +1,4 @@
-"""Operations on the data of a broker that does not run."""
+"""Operations on the data directory of a stopped broker."""
 
 import os
 from collections.abc import Iterator
@@ -27,9 +27,9 @@ from flintmq.storage.rebuild.rebuild import Rebuilt, rebuild
 
 
 def import_definitions_into(settings: Settings) -> list[str]:
-    """Bring what the settings define into the data of a broker that does not run; returns remarks about no effect.
+    """Apply the definitions of the settings to the data of a stopped broker; return remarks about parts without effect.
 
-    Raises FlintError.
+    Raises FlintError if the data cannot be opened, or the definitions are wrong.
     """
     with stopped(settings) as broker:
         remarks = define(broker, settings, hash_unless_known)
@@ -43,7 +43,7 @@ def import_definitions_into(settings: Settings) -> list[str]:
 
 
 def export_definitions_from(settings: Settings) -> dict[str, object]:
-    """The definitions of a broker that does not run. Raises FlintError."""
+    """Return the definitions of a stopped broker. Raises FlintError if its data cannot be opened."""
     directory = settings.storage.directory
     if not directory.is_dir():
         raise ConfigurationError(f"there is no data directory {directory}: choose one with --data")
@@ -52,34 +52,34 @@ def export_definitions_from(settings: Settings) -> dict[str, object]:
 
 
 def has_data(directory: Path) -> bool:
-    """Whether a broker has kept its messages there."""
+    """Return whether the directory has the data of a broker."""
     return is_data_directory(directory)
 
 
 def has_lost_definitions(directory: Path) -> bool:
-    """Whether a broker refuses to start there, since nothing says of which queues the messages are."""
+    """Return whether the directory has messages without definitions, so that no broker starts there."""
     return lacks_definitions(directory)
 
 
 def backup_of(directory: Path, destination: Path) -> Backup:
-    """A backup that is yet to be taken. Raises FlintError."""
+    """Return a backup that is ready to be taken. Raises FlintError if that is not possible."""
     return Backup(directory, destination, __version__)
 
 
 def verification_of(directory: Path) -> Verification:
-    """A check of a data directory, or of a backup, that is yet to be made. Raises FlintError."""
+    """Return a verification, ready to run, of a data directory or backup. Raises FlintError if it is neither."""
     return Verification(directory)
 
 
 def dump_of(directory: Path) -> Dump:
-    """What is to be read of a data directory, or of a backup. Raises FlintError."""
+    """Return a dump, ready to run, of a data directory or backup. Raises FlintError if it is neither."""
     return Dump(directory, CODECS)
 
 
 def rebuild_definitions(settings: Settings, progress: Progress) -> Rebuilt:
-    """Make the definitions of a broker that does not run from its messages, and its default user where none is known.
+    """Rebuild the definitions of a stopped broker from its messages; create the default user if no user is known.
 
-    Raises FlintError.
+    Raises FlintError if the definitions are intact, or the data cannot be read.
     """
     rebuilt = rebuild(settings.storage.directory, progress)
     if not rebuilt.definitions.users:
@@ -94,18 +94,21 @@ def size_of_journal(directory: Path) -> int:
 
 
 def manifest_of(backup: Path) -> Manifest:
-    """Return the manifest of a backup. Raises FlintError."""
+    """Return the manifest of a backup. Raises FlintError if it cannot be read."""
     return manifest.Manifest.load(backup)
 
 
 def restore_backup(backup: Path, directory: Path, progress: Progress) -> None:
-    """Make a data directory of a backup. Raises FlintError."""
+    """Restore a backup into a data directory. Raises FlintError if that is not possible."""
     restore(backup, directory, manifest_of(backup), progress)
 
 
 @contextmanager
 def stopped(settings: Settings) -> Iterator[Broker]:
-    """The broker of a data directory, without its messages. No other may run on it meanwhile."""
+    """Open the data directory of a stopped broker; yield the broker, without its messages.
+
+    Raises FlintError if a broker is running on the directory, or it cannot be opened.
+    """
     storage = NodeStorage(settings.storage.directory, CODECS, lambda: None)
     try:
         broker = Broker(storage)

@@ -1,4 +1,4 @@
-"""A broker in a process of its own."""
+"""Running a broker in a process of its own."""
 
 import asyncio
 import fcntl
@@ -20,17 +20,16 @@ from flintmq.server.config import Settings
 from flintmq.server.reload import Apply, Part, SettingsReload
 from flintmq.server.signals import Signals
 
-# Objects of messages come and go without cycles; the collector looks for the rare cycles elsewhere. The objects of new
-# connections are collected as they come (server/connections.py), which counts as a round of the second generation: it
-# must not lead to a look at everything each time fifty of these are over. What old connections leave behind waits for
-# that look: 8 KiB each, of some 30,000.
+# The objects of messages have no cycles, so collections are rare. New objects of connections are collected as they
+# arise (server/connections.py), and each of these collections counts as one of the second generation, so that number
+# must be high before a full collection. Until then the remains of old connections stay: 8 KiB each, of some 30,000.
 _GC_THRESHOLDS: Final = (50_000, 50, 1_000)
 # The size of the table of open files from the start: half a megabyte.
 _FILES_IN_SIGHT: Final = 65_536
 
 
 def run(settings: Settings, load: Callable[[], Settings]) -> int:
-    """Run a broker until SIGTERM or SIGINT; returns the exit code. Raises FlintError when it cannot start.
+    """Run a broker until SIGTERM or SIGINT, and return the exit code. Raises FlintError if it cannot start.
 
     On SIGHUP, `load` reads the settings again.
     """
@@ -55,7 +54,7 @@ async def serve(settings: Settings, signals: Signals, reloading: SettingsReload)
     gc.set_threshold(*_GC_THRESHOLDS)
     for part in [Part(("log.",), _prepare_log), *node.reloaded]:
         reloading.add(part)
-    # An order that came before is obeyed now: nothing was there to take up what has changed.
+    # A SIGHUP that came before is handled now, because nothing could apply changed settings earlier.
     watching = asyncio.create_task(reloading.watch(signals.reload))
     service_manager.tell(service_manager.READY)
     try:
@@ -72,11 +71,11 @@ async def _prepare_log(settings: Settings) -> Apply:
 
 
 def _raise_open_files() -> None:
-    """Let this process open as many files as the system allows: sockets, most of them."""
+    """Let this process open as many files as the system allows, because each connection needs one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    # The system's table of them grows when one is opened that does not fit, twice as large each time, and a process
-    # with threads waits 20 ms for that: now, rather than when a crowd of clients comes.
+    # The kernel doubles its table of open files when it is full, and a process with threads waits 20 ms for that. So it
+    # grows now, not when many clients connect.
     room = _FILES_IN_SIGHT if most == resource.RLIM_INFINITY else min(most, _FILES_IN_SIGHT)
     with Path(os.devnull).open("rb") as file:
         os.close(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, room - 1))

@@ -1,4 +1,4 @@
-"""A broker as it was, from its storage, and what the settings define beside it."""
+"""Recovery of a broker from its storage, and the definitions of its settings."""
 
 import os
 import time
@@ -16,7 +16,7 @@ log = logs.get_logger()
 
 
 def recover(broker: Broker, settings: Settings, hash_password: HashPassword) -> None:
-    """Build the broker from its storage, and bring in what the settings define."""
+    """Recover the broker from its storage, and apply the definitions of the settings."""
     started = time.perf_counter()
     storage = broker.storage
     definitions = storage.definitions.load()

@@ -1,4 +1,4 @@
-"""The runtime environment of a broker: its storage, the number of sockets it may open, how passwords are hashed."""
+"""The runtime environment of a broker: its storage, its number of sockets, and its password hashes."""
 
 import resource
 from collections.abc import Callable
@@ -20,19 +20,19 @@ from flintmq.storage.ephemeral import EphemeralDisk
 from flintmq.storage.node import NodeStorage
 from flintmq.storage.reserve import RESERVE_BYTES
 
-# By the number that storage keeps beside content.
+# The content codecs by the number that the storage keeps with each content.
 CODECS: Final[dict[int, ContentCodec]] = {CODEC_091.format: CODEC_091, CODEC_10.format: CODEC_10}
-# Without a limit of the system, memory is the limit.
+# The number of connections if the system has no limit: memory is the limit then.
 _CONNECTIONS_UNLIMITED: Final = 1_000_000
-# Opens the storage that the settings name; the function is called, from any thread, when it has something to tell.
+# Opens the storage of the settings. The function is called, from any thread, when the storage has something to report.
 OpenStorage = Callable[[Settings, Callable[[], None]], NodeStorage]
-# A hash and its algorithm, of a user who may be known already, and a password.
+# Returns a hash and its algorithm for a user, if one exists already, and a password.
 HashPassword = Callable[[UserRecord | None, str], tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class RuntimeEnvironment:
-    """What the process provides to the broker that runs in it."""
+    """The parts of a broker that depend on the process in which it runs."""
 
     open_storage: OpenStorage
     connection_max: int
@@ -75,12 +75,15 @@ def _ephemeral_storage(settings: Settings, notify: Callable[[], None]) -> NodeSt
 
 
 def _pages_memory_max(settings: Settings) -> int:
-    # At most half of the memory limit, or the alarm would come before pages go to the disk.
+    # At most half of the memory limit. With more, the alarm would begin before pages go to the disk.
     return min(memory_bytes(settings.storage.queue_memory), memory_bytes(settings.alarms.memory_high_watermark) // 2)
 
 
 def _connections() -> int:
-    """How many sockets there may be: all files this process may open but for a reserve. Raises ConfigurationError."""
+    """Return the number of sockets that may be open: all files that this process may open, less a reserve.
+
+    Raises ConfigurationError if the limit of open files is too low.
+    """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most == resource.RLIM_INFINITY:
         return _CONNECTIONS_UNLIMITED
