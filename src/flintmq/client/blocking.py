@@ -90,7 +90,7 @@ class Connection:
 
     @property
     def server_properties(self) -> Table:
-        """What the server says of itself: product, version, capabilities."""
+        """The properties of the server: product, version, capabilities."""
         return self._session.server_properties
 
     def update_secret(self, password: str, reason: str = "") -> None:
@@ -444,7 +444,7 @@ class Channel:
             queue: The name of the queue.
             prefetch: The number of messages that may be unsettled at a time.
             batch_size: The greatest number of messages of a batch.
-            timeout: The loop ends after so many seconds without a message. None: it never does.
+            timeout: The loop ends after this many seconds without a message. None: it never does.
             arguments: Arguments of the subscription, such as ``{"x-stream-offset": "first"}``.
             no_ack: Whether messages count as settled when the server sends them.
 
@@ -464,7 +464,7 @@ class Channel:
             yield Batch(left[at : at + batch_size], self._core, self._driver)
 
     def _unsubscribe(self, inbox: Inbox) -> list[Delivery]:
-        """End the subscription. Returns deliveries that were in no batch and that nobody else will get."""
+        """End the subscription. Returns the deliveries that were in no batch and that no other consumer will get."""
         left: list[Delivery] = []
         # A lost connection has ended the subscription, too, and the next call raises the error.
         with suppress(ConnectionLost):
@@ -664,7 +664,7 @@ class Channel:
         self._ask(requests.stage_abort(transactional_id, epoch, batch))
 
     def stage_forget(self, transactional_id: str) -> None:
-        """Make the server forget a transactional id and its last batch, because nobody will use it again."""
+        """Make the server forget a transactional id and its last batch, because it will not be used again."""
         self._ask(requests.stage_forget(transactional_id))
 
     def _ask(self, request: Request[T]) -> T:

@@ -1,4 +1,4 @@
-"""What a driver (`LoopDriver`, `SocketDriver`) needs of a connection, of either protocol: bytes, timers and its end."""
+"""The part of a connection that a driver (`LoopDriver`, `SocketDriver`) needs: bytes, timers and its end."""
 
 from typing import Final, Protocol
 

@@ -110,7 +110,7 @@ class LoopDriver(asyncio.Protocol):
         session.check()
 
     def flush(self) -> None:
-        """Give the transport what was written, while it has room."""
+        """Give the transport the written bytes, while it has room."""
         transport = self._transport
         session = self.session
         if transport is None:

@@ -59,7 +59,7 @@ def encoded(properties: bytes | Properties | None) -> bytes:
 
 
 def body_bytes(body: Body) -> bytes:
-    """Return the body as bytes. Raises TypeError."""
+    """Return the body as bytes. Raises TypeError for a body of another type."""
     if isinstance(body, bytes):
         return body
     if isinstance(body, (bytearray, memoryview)):

@@ -1,6 +1,6 @@
 """The blocking driver: a connection over a plain socket, served by the thread that calls it.
 
-There is no thread behind it. So heartbeats are answered, and everything else noticed, only during calls.
+It has no thread of its own. So heartbeats are answered, and everything else is noticed, only during calls.
 """
 
 import select
@@ -23,7 +23,7 @@ T = TypeVar("T")
 _READ_BYTES: Final = 256 * 1024
 # Buffers of one sendmsg; the kernel takes 1,024 at most.
 _SEND_BUFFERS: Final = 512
-# Calls that only write read from the socket, too, if nobody has for this long: confirms and heartbeats must not wait.
+# After this time without a read, a call that only writes also reads, because confirms and heartbeats must not wait.
 _LOOK_SECONDS: Final = 0.1
 
 # A non-blocking socket, plain or TLS, raises these when the call has to be repeated later.

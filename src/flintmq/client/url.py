@@ -54,7 +54,7 @@ class Target:
 def parse(url: str, token: str | None = None) -> Target:
     """Parse a URL. The defaults are the user guest, the password guest, port 5672 (TLS: 5671) and the virtual host "/".
 
-    Raises InvalidUrl.
+    Raises InvalidUrl if the URL cannot be understood, or the value of an option is wrong.
     """
     try:
         parts = urlsplit(url)

@@ -32,7 +32,7 @@ class Waitable:
             self._wakers.remove(wake)
 
     def ready(self) -> None:
-        """Make this ready, and call everybody who waits."""
+        """Make this ready, and call all functions that wait for it."""
         self.is_ready = True
         if self._wakers:
             wakers = self._wakers

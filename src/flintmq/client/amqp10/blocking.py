@@ -380,7 +380,7 @@ class Receiver(_LinkEnd[ClientReceiver]):
 
         Args:
             batch_size: The greatest number of messages of a batch.
-            timeout: The loop ends after so many seconds without a message. None: it never does.
+            timeout: The loop ends after this many seconds without a message. None: it never does.
         """
         while taken := self._take(batch_size, timeout):
             yield Batch(taken, self)

@@ -125,8 +125,8 @@ class ClientReceiver(ReceiverOwner):
         self._former: ReceiverLink | None = None
         self._messages: deque[Delivery] = deque()
         self._unsettled: dict[bytes, Delivery] = {}
-        # If the attach had no room for all unsettled messages: the tags it told the server of, those of them that have
-        # an outcome, and the number of other messages that have an outcome.
+        # If the attach had no room for all unsettled messages: the tags in it, those of them that have an outcome, and
+        # the number of other messages that have an outcome.
         self._told: set[bytes] = set()
         self._owed: set[bytes] = set()
         self._decided_untold: i64 = 0
@@ -264,7 +264,7 @@ class ClientReceiver(ReceiverOwner):
             self._come_again()
 
     def _decide(self, delivery: Delivery, txn_id: bytes) -> None:
-        """Note the outcome of a message, on a link that could tell the server of a part only of its messages."""
+        """Note the outcome of a message, on a link whose attach had only a part of its unsettled messages."""
         if delivery.tag in self._told:
             self._owed.add(delivery.tag)
             return
@@ -277,8 +277,8 @@ class ClientReceiver(ReceiverOwner):
         self._come_again()
 
     def _come_again(self) -> None:
-        """Detach when all messages that the server was told of and that have an outcome are settled, if there is more
-        to tell.
+        """Detach to send the next part of the unsettled messages, once those in the last attach that have an outcome
+        are settled.
         """
         link = self._link
         if self._owed or (self._told and self._decided_untold == 0) or link is None or not link.is_attached:

@@ -35,7 +35,7 @@ class Sent(Waitable):
         self.payload = payload
         self.txn_id = txn_id
         self.outcome: DeliveryState | None = None
-        # What to do with the message after its link was lost.
+        # The action for the message after its link was lost.
         self.plan: Plan | None = None
 
     @property
@@ -73,7 +73,7 @@ class ClientSender(SenderOwner):
         self.room: Waitable = Waitable()
         self.room.ready()
         self.idle.ready()
-        # What ended the link.
+        # The error that ended the link; None while it is attached.
         self.error: FlintError | None = None
         # The server's attach frame.
         self.peer: Attach | None = None
@@ -82,10 +82,10 @@ class ClientSender(SenderOwner):
         self._former: SenderLink | None = None
         self._count = 0
         # Messages without an outcome are in `_unsettled` (sent, by number, in order) or `_waiting` (for credit).
-        # Those of `_unsettled` that are to be resumed are here, too.
+        # The messages of `_unsettled` that are to be resumed are also in `_resuming`.
         self._resuming: deque[Sent] = deque()
-        # If the server could tell of a part only of its unsettled deliveries: those that this side does not know, and
-        # aborts. When all of the part are settled, another attach tells more.
+        # If the server could send only a part of its unsettled map: its deliveries that this side does not know, and
+        # aborts. When all of the part are settled, another attach gets the next part.
         self._strange: deque[bytes] = deque()
         self._is_partial = False
         # The link is detached to be attached again; and the argument of `close`, if it was called meanwhile.
@@ -211,7 +211,7 @@ class ClientSender(SenderOwner):
             self._see_to_idle()
 
     def _come_again(self, link: SenderLink) -> None:
-        """Detach when everything that the server told of is settled, because the next attach tells more."""
+        """Detach when all of the server's partial map is settled, because the next attach gets the next part."""
         if link.unsettled == 0 and not self._comes_again:
             self._comes_again = True
             link.detach(None, closed=False)

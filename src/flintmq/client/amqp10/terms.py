@@ -1,4 +1,4 @@
-"""What a connection or link asks for when it opens: names, addresses, settle modes, filters."""
+"""The terms with which a connection or link opens: names, addresses, settle modes, filters."""
 
 import secrets
 import uuid
@@ -28,7 +28,7 @@ def connection(address: Address, container_id: str, mechanism: str = plain.NAME)
 
 
 def unique(kind: str) -> str:
-    """Return a new name, for a link that nobody resumes."""
+    """Return a new name, for a link that is never resumed."""
     return f"{kind}-{uuid.uuid4()}"
 
 
