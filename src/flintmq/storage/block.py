@@ -34,8 +34,8 @@ KIND_JOURNAL: Final = 1
 KIND_STREAM: Final = 2
 KIND_STREAM_INDEX: Final = 16
 
-# A MARK block holds the position up to which the file was synced before the blocks behind the mark were written. A
-# broken block before that position was damaged later; a broken block behind the last mark may have been torn by a
+# A MARK block holds the position up to which the file was synced before the blocks after the mark were written. A
+# broken block before that position was damaged later; a broken block after the last mark may have been torn by a
 # crash. A mark also holds the file's number, and each file begins with a mark: if the header is lost, the marks tell
 # which blocks belong to the present use of the file.
 TYPE_MARK: Final = 1
@@ -140,7 +140,7 @@ def frame_block(magic: bytes, block_type: int, parts: Sequence[bytes]) -> list[b
     for part in parts:
         length += len(part)
     length_and_type = _LENGTH_AND_TYPE.pack(length, block_type)
-    # The checksum covers the magic. Otherwise a write that was torn right behind the magic would validate a block from
+    # The checksum covers the magic. Otherwise a write that was torn right after the magic would validate a block from
     # the file's earlier use.
     checksum = crc32(length_and_type, crc32(magic))
     for part in parts:
@@ -154,7 +154,7 @@ def mark_payload(synced: int, number: int) -> bytes:
 
 
 def block_end(data: bytes, position: i64, magic: bytes) -> i64:
-    """The position behind the block at `position`; 0 if there is no intact block."""
+    """The position after the block at `position`; 0 if there is no intact block."""
     size: i64 = len(data)
     head_end: i64 = position + BLOCK_HEAD_BYTES
     if head_end > size or data[position : position + 4] != magic:
@@ -171,7 +171,7 @@ def block_end(data: bytes, position: i64, magic: bytes) -> i64:
 
 
 def next_block(data: bytes, position: int, magic: bytes) -> int:
-    """The position of the first intact block at or behind `position`; -1 if there is none."""
+    """The position of the first intact block at or after `position`; -1 if there is none."""
     if not magic:
         return -1
     position = data.find(magic, position)
@@ -243,7 +243,7 @@ def scan_blocks(data: bytes, magic: bytes, file: str, synced_whole: bool, header
 
     `synced_whole` says that the whole file is known to have been synced, because a later file holds blocks. A broken
     block in the synced part is damage: it is reported and skipped. In the rest, the first broken block is where a crash
-    tore the file. Everything behind it is cut off even if it is intact: a settlement must not survive the message that
+    tore the file. Everything after it is cut off even if it is intact: a settlement must not survive the message that
     was the reason for it. `header_lost` says that the header is damaged. The header is synced before everything else,
     so what is between it and the first intact block was damaged, not torn.
     """

@@ -64,7 +64,7 @@ def write_content_head(writer: BytesWriter, message: Message, address: bytes) ->
 
 
 def content_end(data: bytes, position: i64) -> i64:
-    """The position behind the content that begins at `position`."""
+    """The position after the content that begins at `position`."""
     key_at: i64 = position + 14 + i64(read_i16_be(data, position + 10))
     properties_at: i64 = key_at + i64(read_i16_be(data, key_at - 2)) + 4
     body_at: i64 = properties_at + i64(read_i32_be(data, properties_at - 4)) + 4
@@ -73,7 +73,7 @@ def content_end(data: bytes, position: i64) -> i64:
 
 @final
 class ContentReader:
-    """Decodes messages from blocks with a correct checksum. `position` is the position behind the last message."""
+    """Decodes messages from blocks with a correct checksum. `position` is the position after the last message."""
 
     def __init__(self, codecs: dict[int, ContentCodec]) -> None:
         self.position: i64 = 0

@@ -29,8 +29,8 @@ from flintmq.storage.stream.files import StreamFiles
 # No client waits for a settlement. An immediate sync for each settlement would cost the disk as much as a publish. A
 # crash within this time redelivers messages that were settled in it, as a crash of the consumer would.
 SETTLEMENT_DELAY_SECONDS: Final = 0.05
-# So many streams keep their file open for the next batch: far fewer than the file descriptors that sockets leave to the
-# storage.
+# This many streams keep their file open for the next batch: far fewer than the file descriptors that sockets leave to
+# the storage.
 OPEN_STREAMS_MAX: Final = 64
 # A full disk is tried again at this interval: a try costs almost nothing, and publishers are waiting.
 FULL_RETRY_SECONDS: Final = 0.2
@@ -248,7 +248,7 @@ class Rounds:
         # Any error must be reported: otherwise publishers would wait for ever.
         try:
             self._try_round(is_last, now)
-        except Exception as error:  # noqa: BLE001 - a round that ended silently would be the worst of outcomes
+        except Exception as error:  # noqa: BLE001 - if a round ended silently, clients would wait for ever
             if is_full(error) and not is_last:
                 self._wait_for_room(error, now)
             else:

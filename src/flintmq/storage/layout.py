@@ -22,7 +22,7 @@ STREAMS: Final = "streams"
 STAGING_PREFIX: Final = ".backup-"
 # A restore puts files here until all of them are copied.
 RESTORING: Final = ".restoring"
-# These are not copied as files: SQLite copies the definitions, and every start creates the others again.
+# Names that are not copied as files: SQLite copies the definitions, and every start creates the others again.
 _NOT_AT_TOP: Final = ("lock", "pages", QUARANTINE, RESERVE, "lost+found", "manifest.json")
 _NOWHERE: Final = (SPARE, DRAFT)
 

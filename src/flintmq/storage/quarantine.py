@@ -16,7 +16,7 @@ ORPHAN_PREFIX: Final = "stream-"
 DEFINITIONS_PREFIX: Final = "definitions-"
 # Names with these prefixes are directories, not copies of damaged bytes.
 _DIRECTORIES: Final = (ORPHAN_PREFIX, DEFINITIONS_PREFIX)
-# The limit for one damaged part of a file: usual damage is a sector or two, and nobody examines much more than this.
+# The limit for one damaged part of a file. Usual damage is a sector or two, and larger copies are of little use.
 COPY_MAX_BYTES: Final = 1024 * 1024
 # The limit for all copies together, so that a failing disk is not filled as well.
 QUARANTINE_MAX_BYTES: Final = 64 * 1024 * 1024

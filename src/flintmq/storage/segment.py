@@ -60,7 +60,7 @@ class SegmentFile:
         self._synced = end
 
     def _frame(self, block_type: int, blocks: Sequence[Block]) -> tuple[list[bytes], list[int], int]:
-        """The buffers to write, the position of each block, and the position behind the last."""
+        """The buffers to write, the position of each block, and the position after the last."""
         parts = self._mark()
         position = self.position + sum(map(len, parts))
         begins: list[int] = []
@@ -120,10 +120,10 @@ def create_segment(disk: Disk, draft: Path, path: Path, kind: int, number: int, 
 
 
 def end_tail(file: DiskFile, magic: bytes, number: int, synced: int, end: int, *, sealed: bool) -> int:
-    """Cut the last segment at `end`, seal it, and sync it, so that nothing behind the cut is ever found again; return
+    """Cut the last segment at `end`, seal it, and sync it, so that nothing after the cut is ever found again; return
     its size.
 
-    The bytes behind `synced`, the position in its last mark, are written once more: after a failed sync, the system may
+    The bytes after `synced`, the position in its last mark, are written once more: after a failed sync, the system may
     show readers bytes that it will never write to the disk.
     """
     synced = min(synced, end)
@@ -137,7 +137,7 @@ def end_tail(file: DiskFile, magic: bytes, number: int, synced: int, end: int, *
 
 
 def sync_directory(disk: Disk, directory: Path) -> None:
-    """Sync a directory. Raises SyncFailed."""
+    """Sync a directory. Raises SyncFailed if that fails, because a failed sync cannot be retried."""
     try:
         disk.sync_directory(directory)
     except OSError as error:

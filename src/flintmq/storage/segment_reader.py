@@ -53,7 +53,7 @@ class Block(NamedTuple):
 class SegmentReader:
     """A segment file, up to its size when it was opened.
 
-    `header` is None if it is damaged. `end` is the position behind the last block that was read. `damage` lists broken
+    `header` is None if it is damaged. `end` is the position after the last block that was read. `damage` lists broken
     parts of the synced part of the file.
     """
 
@@ -95,7 +95,7 @@ class SegmentReader:
         end = self.size
         while end > HEADER_BYTES:
             begin = max(end - WINDOW_BYTES, HEADER_BYTES)
-            # A mark that begins in this part may end behind the part.
+            # A mark that begins in this part may end after the part.
             data = self._file.read_at(begin, min(end + _MARK_BYTES, self.size) - begin)
             at = find_last_mark(data, self.magic, end - begin)
             if at >= 0:
@@ -129,11 +129,11 @@ class SegmentReader:
             self.end = following
 
     def has_remains(self) -> bool:
-        """Tell whether the file has the magic of its blocks behind `end`: at least the beginning of a block."""
+        """Tell whether the file has the magic of its blocks after `end`: at least the beginning of a block."""
         return len(self.magic) == 4 and self._find(self.end, self.magic) >= 0
 
     def torn(self) -> Iterator[Block]:
-        """The intact blocks of records behind `end`, which recovery will cut off."""
+        """The intact blocks of records after `end`, which recovery will cut off."""
         position = self._next_block(self.end)
         while position >= 0:
             end = self._block_end(position)
@@ -161,7 +161,7 @@ class SegmentReader:
         return at
 
     def _block_end(self, position: int) -> int:
-        """The position behind the block at `position`; 0 if there is no intact block."""
+        """The position after the block at `position`; 0 if there is no intact block."""
         at = self._cover(position, BLOCK_HEAD_BYTES)
         head = self._window[at : at + BLOCK_HEAD_BYTES]
         if len(head) < BLOCK_HEAD_BYTES or head[:4] != self.magic:
@@ -174,14 +174,14 @@ class SegmentReader:
         return position + end - at if end else 0
 
     def _next_block(self, position: int) -> int:
-        """The position of the first intact block at or behind `position`; -1 if there is none."""
+        """The position of the first intact block at or after `position`; -1 if there is none."""
         position = self._find(position, self.magic)
         while position >= 0 and not self._block_end(position):
             position = self._find(position + 1, self.magic)
         return position
 
     def _find(self, position: int, wanted: bytes) -> int:
-        """The first position at or behind `position` with the bytes `wanted`; -1 if there is none."""
+        """The first position at or after `position` with the bytes `wanted`; -1 if there is none."""
         while position + len(wanted) <= self.size:
             at = self._cover(position, len(wanted))
             found = self._window.find(wanted, at)
@@ -196,7 +196,7 @@ class SegmentReader:
         number = int(name) if name.isdecimal() else -1
         counts: Counter[bytes] = Counter()
         for begin in range(HEADER_BYTES, self.size, WINDOW_BYTES):
-            # Count the marks that begin in this part; those behind it belong to the next part.
+            # Count the marks that begin in this part; those after it belong to the next part.
             data = self._file.read_at(begin, WINDOW_BYTES + _MARK_BYTES - 1)
             counts.update(count_magics(data, 0, number))
             counts.subtract(count_magics(data, WINDOW_BYTES, number))

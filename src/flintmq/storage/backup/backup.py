@@ -124,7 +124,7 @@ class Backup:
                 BackupFile(path, end, manifest.copy_file(self._disk, links.linked_path(path), target, end, progress))
             )
             self._disk.sync_directory(target.parent)
-            # Bytes behind the end are from an earlier use of the file and are not copied.
+            # Bytes after the end are from an earlier use of the file and are not copied.
             progress(size - end)
         return files
 

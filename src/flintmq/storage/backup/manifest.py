@@ -56,7 +56,7 @@ class Manifest:
 
     @classmethod
     def load(cls, backup: Path) -> Self:
-        """Read and check the manifest of a backup. Raises StorageError."""
+        """Read and check the manifest of a backup. Raises StorageError if it is missing or malformed."""
         path = backup / NAME
         try:
             document = json.loads(path.read_bytes())

@@ -17,7 +17,7 @@ _NOTHING: Final = ("lock", "lost+found", RESTORING)
 def restore(backup: Path, directory: Path, contents: Manifest, progress: Progress) -> None:
     """Copy a backup to `directory`, and check every file; afterwards all files are there and synced, or none is.
 
-    `contents` is the manifest of the backup. Raises StorageError.
+    `contents` is the manifest of the backup. Raises StorageError if a file is damaged, or the directory is not empty.
     """
     try:
         _restore(backup, directory, contents, progress)

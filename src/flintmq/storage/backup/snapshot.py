@@ -178,7 +178,7 @@ def _begin_reading(connection: sqlite3.Connection) -> None:
 
 
 def _rows(connection: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
-    rows = connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - a name of our own
+    rows = connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - a constant name
     # `journal_written` changes whenever a segment is begun, so it is not compared.
     return [row for row in rows if table != "meta" or row[0] != "journal_written"]
 

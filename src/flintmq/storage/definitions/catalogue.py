@@ -111,7 +111,7 @@ class Catalogue:
 
     def encode_all(self, size_max: int) -> bytes:
         """Encode all definitions as a record. If their text is longer than `size_max` bytes, encode a part of them; the
-        next call continues behind it.
+        next call continues after it.
         """
         texts = [text for _, text in self._entries.values()]
         if self._size <= size_max:

@@ -155,7 +155,7 @@ class DefinitionDatabase:
         self._connection.execute("PRAGMA journal_mode = WAL")
 
     def make(self) -> None:
-        """Create the tables if the database is blank. Raises StorageError."""
+        """Create the tables if the database is blank. Raises StorageError if they cannot be created."""
         if not self.is_blank:
             return
         mark = f"PRAGMA application_id = {schema.APPLICATION_ID};"
@@ -276,7 +276,7 @@ class DefinitionDatabase:
             raise
 
     def close_as_single_file(self) -> None:
-        """Close the database as a single file without a write-ahead log. Raises StorageError."""
+        """Close the database as a single file without a write-ahead log. Raises StorageError if that fails."""
         try:
             self._connection.execute("PRAGMA journal_mode = DELETE")
         except sqlite3.Error as error:

@@ -32,7 +32,7 @@ class RuleTable:
     @property
     def select(self) -> str:
         columns = ", ".join((*self.key, *self.values))
-        return f"SELECT {columns} FROM {self.name} ORDER BY {', '.join(self.key)}"  # noqa: S608 - names of our own
+        return f"SELECT {columns} FROM {self.name} ORDER BY {', '.join(self.key)}"  # noqa: S608 - constant names
 
     @property
     def put(self) -> str:
@@ -87,7 +87,7 @@ _TABLES: Final[dict[type[Any], RuleTable]] = {
         lambda vhost, component, name, value: ParameterRecord(vhost, component, name, load_table(value)["value"]),
     ),
 }
-# These statements delete what belongs to a virtual host, and to a user.
+# Statements that delete the rules of a virtual host, and those of a user.
 OF_VHOST: Final = (
     *(f"DELETE FROM {table} WHERE vhost = ?" for table in ("exchanges", "queues", "bindings")),  # noqa: S608
     *(f"DELETE FROM {table.name} WHERE vhost = ?" for table in _TABLES.values() if "vhost" in table.key),  # noqa: S608

@@ -26,7 +26,8 @@ class DataDirectory:
     """The files of a data directory.
 
     `files` maps the paths of its state to their inodes, as they were when this object was created. `tails` are the
-    segments that may not be sealed: the newest segment of each log that has blocks. Raises StorageError.
+    segments that may not be sealed: the newest segment of each log that has blocks. Raises StorageError if the path is
+    not a data directory, or cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -87,7 +88,7 @@ class DataDirectory:
 
     def _apply_marks(self, marks: Marks) -> None:
         self.marks = marks
-        # These segments had records according to the definitions, so they were not created in advance.
+        # According to the definitions, the segments in `begun` had records, so they were not created in advance.
         begun = {
             path for path in self._preallocated if path in self.journal and number_of(path) <= marks.journal_written
         }

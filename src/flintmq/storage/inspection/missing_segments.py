@@ -49,7 +49,7 @@ def missing_of_streams(
 ) -> list[FileReport]:
     """Find missing segments of streams, by gaps between offsets and by indexes without a segment.
 
-    `ends` maps the path of each segment to the offset behind its last record.
+    `ends` maps the path of each segment to the offset after its last record.
     """
     damaged = {report.path for report in reports if report.damage}
     indexes: dict[str, list[str]] = {}
@@ -76,7 +76,7 @@ def missing_of_streams(
 
 
 def _stored_end(segment: Path) -> int:
-    """The offset behind a segment's last record according to its index; -1 if there is no readable index."""
+    """The offset after a segment's last record according to its index; -1 if there is no readable index."""
     index = segment.with_suffix(INDEX_SUFFIX)
     try:
         found = decode_index(index.read_bytes(), str(index))

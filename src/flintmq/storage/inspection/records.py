@@ -35,7 +35,7 @@ class BrokenBlock(Exception):
 
 
 def journal_records(data: bytes, start: i64, length: i64) -> Iterator[i64]:
-    """The positions of the records of a journal block. Raises BrokenBlock."""
+    """Yield the positions of the records of a journal block. Raises BrokenBlock if they do not fill it exactly."""
     position = start
     end = start + length
     while position < end:

@@ -15,7 +15,7 @@ STREAM_INDEX: Final = "index"
 QUARANTINED: Final = "quarantine"
 OTHER: Final = "other"
 
-# States of segments: sealed; without a seal and with nothing behind the last block; with bytes behind the last block,
+# States of segments: sealed; without a seal and with nothing after the last block; with bytes after the last block,
 # which a crash has torn; being written by a running broker.
 SEALED: Final = "sealed"
 OPEN: Final = "open"
@@ -32,9 +32,9 @@ TO_BE_MADE: Final = "to be made again"
 class FileReport:
     """The contents of a file.
 
-    `end` is the position behind its last valid block. `messages` counts records of messages. `live` and `dead` count
+    `end` is the position after its last valid block. `messages` counts records of messages. `live` and `dead` count
     entries on queues: a message that went to three queues has three. `lost_blocks` and `lost_messages` count what can
-    be read behind the end of a torn segment: a start cuts it off, and no client got a confirm for it.
+    be read after the end of a torn segment: a start cuts it off, and no client got a confirm for it.
     """
 
     path: str

@@ -55,7 +55,7 @@ class Verification:
         self._manifest = Manifest.load(directory) if self._directory.is_backup else None
         # The number of the previous segment, as the header of each journal segment has it, by path.
         self._named: dict[str, int] = {}
-        # The offset behind the last record of each stream segment, by path.
+        # The offset after the last record of each stream segment, by path.
         self._ends: dict[str, int] = {}
         self._sizes = {path: _size(directory / path) for path in self._directory.files}
         self.total = sum(self._sizes.values()) + (self._manifest.total_bytes if self._manifest else 0)
@@ -159,7 +159,7 @@ class Verification:
             reader.damage.append(Damage(reader.name, 0, f"the file is not what its name says, but has {header.number}"))
 
     def _check_tail(self, path: str, reader: SegmentReader, report: FileReport, is_journal: bool) -> None:
-        """Report the state of a segment, and what can be read behind its end."""
+        """Report the state of a segment, and what can be read after its end."""
         if reader.sealed:
             report.state = SEALED
         elif self._directory.is_running:

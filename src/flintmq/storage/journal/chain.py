@@ -28,7 +28,7 @@ def missing_between(numbers: Sequence[int], previous: Callable[[int], int]) -> l
 
 
 def missing_behind(numbers: Sequence[int], written: int) -> list[tuple[int, str]]:
-    """The missing segment behind the last of `numbers`: number, and reason. `written` is the newest segment that the
+    """The missing segment after the last of `numbers`: number, and reason. `written` is the newest segment that the
     definitions record as written; 0 if unknown.
     """
     if numbers and numbers[-1] >= written:

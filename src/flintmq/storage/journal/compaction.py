@@ -20,7 +20,7 @@ from flintmq.storage.journal.records import (
 )
 from flintmq.storage.journal.source import Blocks
 
-# A batch examines at least so much of a segment, which takes some tenths of a millisecond. A larger batch examines
+# A batch examines at least this much of a segment, which takes some tenths of a millisecond. A larger batch examines
 # twice as much as it writes, so that a segment is emptied before the next one is full. That takes less time than the
 # writes did.
 STEP_BYTES: Final = 256 * 1024

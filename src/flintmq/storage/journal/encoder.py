@@ -149,7 +149,7 @@ class JournalEncoder(Journal):
         self._definitions_blocks: i64 = 0
 
     def start(self, segment: int, highest_seq: int = 0) -> None:
-        """Begin a new segment behind those that recovery added to `occupancy`. `highest_seq` is the highest sequence
+        """Begin a new segment after those that recovery added to `occupancy`. `highest_seq` is the highest sequence
         number that recovery found.
         """
         self._highest_seq = highest_seq
@@ -262,7 +262,7 @@ class JournalEncoder(Journal):
         if entry.returns == 0:
             self._write_message(message, address, [int(queue_id)], [entry])
             return
-        # Recovery expects the return record behind the message. Both are in one group: a tear between them would lose
+        # Recovery expects the return record after the message. Both are in one group: a tear between them would lose
         # the count.
         self.begin_group()
         self._write_message(message, address, [int(queue_id)], [entry])

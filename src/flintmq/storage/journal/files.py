@@ -38,7 +38,7 @@ SPARE: Final = "spare"
 
 @final
 class ScannedSegment:
-    """A segment that recovery has read: what is needed to read it again."""
+    """A segment that recovery has read, with everything that a second read needs."""
 
     def __init__(self, magic: bytes) -> None:
         self.magic = magic
@@ -94,7 +94,7 @@ class JournalFiles(BlockSource):
     def recover(self, replay: Replay, occupancy: Occupancy, written: int = 0, ended: int = 0) -> int:
         """Read all segments, the newest first; cut the newest where it was torn, and open a new one; return its number.
 
-        The old tail is never continued: blocks behind the cut could be found again once new blocks reached them.
+        The old tail is never continued: blocks after the cut could be found again once new blocks reached them.
         `written` and `ended` come from the definitions: the newest segment with records, and the last segment at a
         clean stop (0 if unknown).
         """

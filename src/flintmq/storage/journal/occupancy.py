@@ -145,7 +145,7 @@ class Segment:
         self.held_weight += weight * count
 
     def add_moved(self, count: i64, weight: i64) -> None:
-        """Add `count` records of moved entries, whose homes are elsewhere: their slots here are nobody's home."""
+        """Add `count` records of moved entries. Their homes are elsewhere, so their slots here are no homes."""
         self.weight += weight * count
         self.held_weight += weight * count
         self._settled.add_run(self.total, self.total + count)
@@ -214,7 +214,7 @@ class Occupancy:
         self.emptying: Segment | None = None
         # Segments with a file, by number.
         self._files: dict[int, Segment] = {}
-        # These segments, and removed ones that are the home of a live entry.
+        # The segments of `_files`, and removed segments that are the home of a live entry.
         self._homes: dict[int, Segment] = {}
         # The segment of the last settlement is cached: settlements come in runs.
         self._recent = self.current
@@ -226,7 +226,7 @@ class Occupancy:
         return self._add(Segment(number, False))
 
     def open(self, number: i64) -> Segment:
-        """Begin a new segment behind all others."""
+        """Begin a new segment after all others."""
         if self.emptying is None:
             self._choose()
         return self._add(Segment(number, True))

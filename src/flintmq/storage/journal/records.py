@@ -6,7 +6,7 @@
   their first one, if they are younger: it identifies them until the next start;
 - settlement: queue id i64, count u32, then first i64 and length u32 of each range of seqs;
 - return: queue id i64, seq i64, and u32 how often that entry has come back to its queue;
-- checkpoint: length u32 of everything behind the next fields; first segment i64 that the broker began since its start,
+- checkpoint: length u32 of everything after the next fields; first segment i64 that the broker began since its start,
   highest seq i64, count u32; then the live slots of each segment (see checkpoint.py);
 - definitions: length u32 of the text; identity i64, generation i64, 1 (u8) if it contains all definitions; then the
   text, as JSON (see definitions/catalogue.py). It is a block of its own;
@@ -53,7 +53,7 @@ def content_position(data: bytes, position: i64) -> i64:
 
 
 def record_end(data: bytes, position: i64) -> i64:
-    """The position behind the record at `position`; 0 if its type is unknown."""
+    """The position after the record at `position`; 0 if its type is unknown."""
     record = data[position]
     if record == RECORD_MESSAGE or record == RECORD_MOVED:
         return content_end(data, content_position(data, position))

@@ -4,7 +4,7 @@ The first pass goes from the newest record to the oldest. So when it reaches a m
 record has settled the message, or is the same message moved by compaction: a bit per sequence number says so, and a bit
 per slot stores the result. The second pass goes forward, segment by segment, and creates entries for the live slots.
 
-Sequence numbers are not reused after a restart: a queue continues behind the highest seq that any surviving record
+Sequence numbers are not reused after a restart: a queue continues after the highest seq that any surviving record
 mentions, in a message or a settlement. Removing segments may forget seqs, but that is harmless: a reused seq could only
 hurt a message if a surviving record mentioned the seq, and no such record exists. (Records that a crash tore off are
 truncated before the journal continues, so they do not come back either.)

@@ -10,7 +10,7 @@ from mypy_extensions import mypyc_attr
 class Blocks:
     """Intact journal blocks of a segment, in order: the positions in `data` where their payloads begin and end.
 
-    `data` begins `offset` bytes behind the start of the file.
+    `data` begins `offset` bytes after the start of the file.
     """
 
     def __init__(self, data: bytes, offset: int, starts: list[int], ends: list[int]) -> None:

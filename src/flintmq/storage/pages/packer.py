@@ -175,7 +175,7 @@ class Packer:
         page.content = Content(writer.getvalue(), large)
 
     def unpack(self, data: bytes, packed_size: i64, large: list[bytes] | None) -> list[Entry]:
-        """Unpack all entries. `large` has the large bodies; if it is None, they are in `data` behind the packed
+        """Unpack all entries. `large` has the large bodies; if it is None, they are in `data` after the packed
         entries.
         """
         entries: list[Entry] = []

@@ -20,7 +20,7 @@ from flintmq.storage.pages.packer import Content
 
 # A file keeps its disk space until all its pages are released.
 FILE_BYTES: Final = 64 * 1024 * 1024
-# After a failed write, so many pages stay in memory before the disk is tried again.
+# After a failed write, this many pages stay in memory before the disk is tried again.
 _RETRY_AFTER_PAGES: Final = 256
 
 
@@ -76,7 +76,7 @@ class Spill:
         self._number = 0
         self._position = file_bytes
         self._refused_pages = 0
-        # These are used by the runner only.
+        # The attributes from here on are used by the runner only.
         self._writing: DiskFile | None = None
         self._writing_number = 0
 
@@ -105,7 +105,7 @@ class Spill:
         self._runner.submit(lambda: self._write(content))
 
     def read(self, content: Content) -> bytes:
-        """Read a page that was written. Raises StorageError."""
+        """Read a page that was written. Raises StorageError if the file cannot be read."""
         path = self._path(content.file)
         try:
             file = self._disk.open(path)

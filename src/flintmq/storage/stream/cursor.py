@@ -13,8 +13,8 @@ from flintmq.storage.stream.encoder import BLOCK_FIELDS_BYTES, block_fields
 from flintmq.storage.stream.files import StreamFiles, StreamSegment
 from flintmq.storage.stream.open_files import OpenFiles
 
-# A reader that skips many records lets others run after so many reads of the disk: a megabyte, if it reads as much at
-# once as a consumer does.
+# A reader that skips many records lets others run after this many reads of the disk: a megabyte, if it reads as much
+# at once as a consumer does.
 _READS_MAX: Final = 32
 
 
@@ -36,7 +36,7 @@ class SegmentCursor(StreamCursor):
         self._data = b""
         self._position: i64 = 0
         self._next_block: i64 = 0
-        # The block being read: the offset and the index of its next record, and the offset behind its last one.
+        # The block being read: the offset and the index of its next record, and the offset after its last one.
         self._record_offset: i64 = 0
         self._record_at: i64 = 0
         self._block_stop: i64 = 0
@@ -196,7 +196,7 @@ class SegmentCursor(StreamCursor):
             if len(data) < length <= room:
                 data = file.read_at(position, length)
         if len(data) == 0 and room > 0:
-            # The file was cut off. Waiting would not help: nobody writes to the middle of a segment.
+            # The file was cut off. Waiting would not help, because the middle of a segment is never written.
             self._files.report(Damage(str(segment.path), position, f"the last {room} bytes are missing", room))
             position = segment.size
         self._data = data

@@ -150,7 +150,7 @@ class StreamFiles:
             self.report(Damage(str(self._path(ends)), 0, missing_records(ends, following)))
 
     def _stored_end(self, number: int) -> int:
-        """The offset behind the last record of a segment according to its index, unverified; -1 without an index."""
+        """The offset after the last record of a segment according to its index, unverified; -1 without an index."""
         try:
             file = self._disk.open(self._index_path(number))
         except FileNotFoundError:
@@ -247,7 +247,7 @@ class StreamFiles:
                 file.close()
 
     def index_of(self, segment: StreamSegment) -> SegmentIndex:
-        """The index of a segment, from memory or from its file; for the event loop. Raises OSError."""
+        """The index of a segment, from memory or its file; for the event loop. Raises OSError if that is unreadable."""
         index = segment.index or self._indexes.pop(segment.first_offset, None)
         if index is None:
             index = self._load_index(segment)
@@ -386,7 +386,7 @@ class StreamFiles:
             self._remove(segment)
 
     def _remove(self, oldest: StreamSegment) -> None:
-        """Remove the oldest segment, and sync the removal, so that a crash leaves no gap behind the first segment."""
+        """Remove the oldest segment, and sync the removal, so that a crash leaves no gap after the first segment."""
         # The list is replaced first, so that readers find the next segment instead of a missing file.
         self.segments = self.segments[1:]
         try:
@@ -464,7 +464,7 @@ class StreamFiles:
         return segment in self.segments
 
     def search_from(self, timestamp_ms: int) -> int:
-        """An offset close to, and not behind, the first record that was received at or after this time (Unix ms)."""
+        """An offset close to, and not after, the first record that was received at or after this time (Unix ms)."""
         while segments := self.segments:
             try:
                 # The last segment before which all records are older.
@@ -477,7 +477,7 @@ class StreamFiles:
         return self.written_offset
 
     def offset_behind(self, offset: int, size: int) -> int:
-        """The offset at an index step about `size` bytes behind `offset`, or the end of the stream if nearer."""
+        """The offset at an index step about `size` bytes after `offset`, or the end of the stream if nearer."""
         segment = self.segment_at(offset)
         left = size
         try:

@@ -1,9 +1,9 @@
 """Index of a segment: positions of blocks by offset and by time; and the index file of a sealed segment.
 
 The file `<first offset>.index` has a header like a segment's, with the block magic of its segment. Then follow: the end
-of the blocks i64, the offset behind the last record i64, the highest receive time i64 (Unix ms), the number of steps
+of the blocks i64, the offset after the last record i64, the highest receive time i64 (Unix ms), the number of steps
 u32, and for each step the offset i64 and the position i64 of its first block, and the highest receive time before it
-i64; last, the CRC-32 of everything behind the header. The file can always be created again from the segment.
+i64; last, the CRC-32 of everything after the header. The file can always be created again from the segment.
 """
 
 import sys
@@ -16,7 +16,7 @@ from isal.isal_zlib import crc32
 
 from flintmq.storage.block import HEADER_BYTES, KIND_STREAM_INDEX, FileHeader, decode_header, encode_header
 
-# The index has one step (24 bytes) for so many bytes of records: a reader that begins anywhere skips half of that on
+# The index has one step (24 bytes) for this many bytes of records: a reader that begins anywhere skips half of that on
 # average.
 INDEX_STEP_BYTES: Final = 65_536
 
@@ -30,7 +30,7 @@ ENDS_END: Final = HEADER_BYTES + _ENDS.size
 class SegmentIndex:
     """The index of one segment. The index of the last segment grows while others read it.
 
-    `end` is the position behind the last block, `next_offset` the offset behind the last record, and `highest` the
+    `end` is the position after the last block, `next_offset` the offset after the last record, and `highest` the
     highest receive time of all records up to there, including earlier segments (Unix ms).
     """
 
@@ -61,12 +61,12 @@ class SegmentIndex:
         return self._positions[step] if step >= 0 else HEADER_BYTES
 
     def offset_of(self, position: int) -> int:
-        """The first offset of the step at or behind this position, or the offset behind the last record."""
+        """The first offset of the step at or after this position, or the offset after the last record."""
         step = bisect_left(self._positions, position, hi=len(self._offsets))
         return self._offsets[step] if step < len(self._offsets) else self.next_offset
 
     def search(self, timestamp_ms: int) -> int:
-        """An offset at most one step before the first record that was received at or after this time, and not behind
+        """An offset at most one step before the first record that was received at or after this time, and not after
         it.
         """
         step = bisect_right(self._highest, timestamp_ms - 1, hi=len(self._offsets)) - 1
@@ -99,7 +99,7 @@ def decode_index(data: bytes, file: str) -> SegmentIndex | None:
 
 
 def stored_end(data: bytes) -> int:
-    """The offset behind the last record according to the first bytes of an index file, unverified; -1 if there are too
+    """The offset after the last record according to the first bytes of an index file, unverified; -1 if there are too
     few.
     """
     if len(data) < ENDS_END:

@@ -19,7 +19,7 @@ class OpenFiles:
         self._files: dict[Path, DiskFile] = {}
 
     def get(self, path: Path) -> DiskFile:
-        """The open file of this path; it is opened if necessary. Raises OSError."""
+        """Return the open file of this path, and open it if necessary. Raises OSError if it cannot be opened."""
         file = self._files.pop(path, None)
         if file is None:
             if len(self._files) >= OPEN_FILES_MAX:

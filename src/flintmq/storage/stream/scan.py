@@ -71,7 +71,7 @@ def _highest_in(payload: bytes, content: ContentReader) -> int:
 
 
 def next_intact_block(file: DiskFile, position: int, end: int) -> int:
-    """The position of the next intact block of records behind a damaged one; `end` if there is none before that."""
+    """The position of the next intact block of records after a damaged one; `end` if there is none before that."""
     reader = SegmentReader(file, str(file.path))
     reader.end = position
     block = next(reader.blocks(reader.size), None)
