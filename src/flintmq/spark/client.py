@@ -78,7 +78,7 @@ class ReconnectingClient:
             pause = min(2 * pause, _RETRY_MOST_SECONDS)
 
     def has(self, capability: str) -> bool:
-        """Whether the broker lists this capability in its server properties. Raises FlintError."""
+        """Whether the broker lists this capability in its server properties. Raises FlintError if it stays away."""
         self.call(lambda _channel: None)
         assert self._connection is not None
         capabilities = self._connection.server_properties.get("capabilities")

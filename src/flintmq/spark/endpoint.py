@@ -27,7 +27,7 @@ class Endpoint:
         return f"the file {self.file} (option urlFile)" if self.file else "the option url"
 
     def connect(self) -> fc.Connection:
-        """Connect to the broker. Raises FlintError."""
+        """Connect to the broker. Raises FlintError if it cannot be reached, or refuses the login."""
         return fc.connect(self.resolve(), timeout=CONNECT_SECONDS)
 
     def resolve(self) -> str:

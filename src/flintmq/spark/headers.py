@@ -25,7 +25,7 @@ from flintmq.wire.amqp091.tables import Table, decode_table, encode_table
 
 # The longest JSON of one header. Only headers that are short in AMQP and long in JSON exceed it in a usual frame.
 TEXT_MAX_CHARACTERS: Final = 1024 * 1024
-# An error quotes so much of a wrong value.
+# The number of characters of a wrong value that an error quotes.
 _QUOTED_CHARACTERS: Final = 200
 
 Typed = tuple[str, str | None]

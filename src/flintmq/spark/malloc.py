@@ -7,7 +7,7 @@ from typing import Final
 # Numbers of options, from glibc's malloc.h.
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
-# The process keeps so much freed memory at the end of its heap.
+# The freed memory that the process keeps at the end of its heap.
 _KEPT_BYTES: Final = 64 * 1024 * 1024
 # Larger blocks have their own pages, which are returned when they are freed. glibc accepts no higher number.
 _MMAP_BYTES: Final = 32 * 1024 * 1024

@@ -72,11 +72,11 @@ _SINGLE_OBJECT: Final = b"\xc3\x01"
 # The marker of a Confluent registry, before four bytes of a schema id.
 _CONFLUENT: Final = b"\x00"
 _CONFLUENT_BYTES: Final = 5
-# Bodies are converted to Arrow after so many bytes, because Python objects are a hundred times as large.
+# Bodies are converted to Arrow after this many bytes, because Python objects are a hundred times as large.
 _AT_ONCE_BYTES: Final = 1024 * 1024
 # Enough digits for Spark's decimals, which have 38 at most.
 _DIGITS: Final = Context(prec=40)
-# An error quotes so many characters of an error of Arrow.
+# The number of characters of an Arrow error that our error quotes.
 _QUOTED_CHARACTERS: Final = 200
 
 

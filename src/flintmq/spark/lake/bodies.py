@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 class OnMismatch(StrEnum):
-    """What happens if a body does not match.
+    """The handling of a body that does not match.
 
     FAIL: the query fails and names the message. QUARANTINE: the column mismatch has the reason, and the body stays.
     """

@@ -1,4 +1,4 @@
-"""The manifest of a lake: its columns, and the files of each batch. What it says is final.
+"""The manifest of a lake: its columns, and the files of each batch. Its contents are final.
 
 Each batch of a query is one file in _flintmq/manifest, which only one driver can create. The batch is decided there
 before it is added to the table. A driver that repeats the batch, after a crash or beside another driver, finds the

@@ -16,7 +16,7 @@ from flintmq.spark.options import SPARK_OPTIONS, check_progress_tracking, only_e
 
 # Large enough for fast reads, and small enough for one task: Spark and Delta use the same size.
 MAX_FILE_BYTES: Final = 128 * 1024 * 1024
-# A replay publishes a micro-batch of so many rows in seconds, and the broker can keep it staged in memory.
+# A replay publishes a micro-batch of this many rows in seconds, and the broker can keep it staged in memory.
 MAX_ROWS_PER_TRIGGER: Final = 250_000
 
 WRITE_NAMES: Final = (

@@ -16,7 +16,7 @@ STAGED: Final = f"{INTERNAL}/staged"
 DATA: Final = "data"
 # The longest name of a file or directory in the file systems that a lake can use.
 NAME_MAX_BYTES: Final = 255
-# The name of a file consists of two random numbers of so many bytes: the attempt, and the file in it.
+# The name of a file consists of two random numbers of this many bytes: the attempt, and the file in it.
 _HALF_BYTES: Final = 8
 # The longest value in the statistics of Parquet files that PyArrow writes.
 STATISTICS_MAX_BYTES: Final = 4096

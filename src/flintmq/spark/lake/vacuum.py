@@ -15,7 +15,7 @@ MIN_AGE_HOURS: Final = 24.0
 
 
 def vacuum(path: str, older_than_hours: float = MIN_AGE_HOURS) -> int:
-    """Remove files of the lake in `path` that are in no batch and older than so many hours; return their number.
+    """Remove files of the lake in `path` that are in no batch and older than `older_than_hours`; return their number.
 
     It removes only files that writers of this package left. Files that the table itself no longer needs, for example
     after a compaction, are for the vacuum of the format. Raises FlintError.

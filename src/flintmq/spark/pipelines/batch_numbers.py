@@ -1,4 +1,4 @@
-"""A check of batch numbers before a flow starts: Spark's file sinks skip numbers they know, even of another query.
+"""A check of batch numbers before a flow starts: Spark's file sinks skip known numbers, even those of another query.
 
 A checkpoint numbers its batches from 0 on, and lists those it has planned in `offsets`. A directory to which Spark
 writes files lists its batches in `_spark_metadata`, without the query. Spark plans a batch before it writes it. A
@@ -48,6 +48,6 @@ def _highest(directory: str) -> int:
     files = path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
     if not files.exists(path):
         return -1
-    # Spark compacts old ones to files such as `9.compact`.
+    # Spark compacts old batches to files such as `9.compact`.
     names = [str(status.getPath().getName()).partition(".")[0] for status in files.listStatus(path)]
     return max((int(name) for name in names if name.isdecimal()), default=-1)

@@ -48,7 +48,7 @@ def _located_errors(pipeline: Pipeline, flow: Flow, is_sql: bool) -> Iterator[No
     except ConfigurationError as error:
         raise ConfigurationError(f"{pipeline.where(flow.line)}the flow {flow.name}: {error}") from error
     except Exception as error:
-        # These include errors of a transform, and errors of the data source that came through Spark.
+        # Errors of a transform, and errors of the data source that came through Spark, also arrive here.
         line = line_of_sql(error, flow) if is_sql else flow.line
         raise ConfigurationError(f"{pipeline.where(line)}the flow {flow.name}: {cause(error)}") from error
 

@@ -55,7 +55,7 @@ class FlowProgress:
         known = [lake.status for lake in self._lakes if lake.status.files is not None]
         if known:
             status.files = sum(lake.files or 0 for lake in known)
-        # Spark does not count the rows of some sinks, such as several together. All of them get what a lake gets.
+        # Spark does not count the rows of some sinks, such as several together. A lake's count holds for all of them.
         if report.sink.numOutputRows != _UNKNOWN:
             status.written = (status.written or 0) + report.sink.numOutputRows
         elif known:
@@ -63,7 +63,7 @@ class FlowProgress:
 
 
 class _LakeProgress:
-    """Counts what one lake got from one query, by its manifest, which has all batches."""
+    """Counts the rows and files that one lake got from one query, by its manifest, which has all batches."""
 
     def __init__(self, root: Path) -> None:
         self.status = LakeStatus(path=str(root))

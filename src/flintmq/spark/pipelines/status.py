@@ -25,7 +25,7 @@ ENDED = frozenset({State.STOPPED, State.FINISHED, State.FAILED})
 
 
 class LakeStatus(msgspec.Struct, kw_only=True):
-    """What a lake among the sinks got since the flow started; None if its manifest does not exist or cannot be read."""
+    """The growth of a lake since the flow started. Counts are None if its manifest is missing or unreadable."""
 
     path: str
     rows: int | None = None

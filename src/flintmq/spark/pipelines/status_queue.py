@@ -25,7 +25,7 @@ _BETWEEN_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 5.0
 # The longest wait at the end for the last status.
 _LAST_STATUS_SECONDS: Final = 5.0
-# All waiting messages come at once: so long without a message is the end of the queue.
+# All waiting messages come at once, so this long without a message means the end of the queue.
 _BROWSE_SECONDS: Final = 0.5
 
 

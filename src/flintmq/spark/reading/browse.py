@@ -14,7 +14,7 @@ from flintmq.spark.reading.options import ReadOptions
 from flintmq.wire.amqp091.chunk import REDELIVERED, push_record
 from flintmq.wire.amqp091.tables import encode_address
 
-# If no message comes for so long, other consumers have taken the rest of the counted messages.
+# If no message comes for this long, other consumers have taken the rest of the counted messages.
 SILENCE_SECONDS: Final = 10.0
 
 

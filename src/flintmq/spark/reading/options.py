@@ -79,12 +79,14 @@ def read_options(given: Mapping[str, str], uses: frozenset[Use] = READING) -> Re
 
 
 def batch_read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Check options of spark.read. Raises ConfigurationError."""
+    """Check options of spark.read. Raises ConfigurationError for an unknown name, and for a wrong or missing value."""
     return read_options(given, BATCH)
 
 
 def stream_read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Check options of spark.readStream. Raises ConfigurationError."""
+    """Check options of spark.readStream. Raises ConfigurationError for an unknown name, and for a wrong or missing
+    value.
+    """
     return read_options(given, STREAM)
 
 

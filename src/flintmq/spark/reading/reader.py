@@ -39,7 +39,7 @@ from flintmq.spark.reading.queue_source import EVERYTHING, DataLost, QueueSource
 from flintmq.spark.reading.stream import Stream
 from flintmq.spark.reading.trigger import TriggerDelay
 
-# Without new messages, Spark asks about ninety times a second. Each answer therefore waits so long for a message.
+# Without new messages, Spark asks about ninety times a second. Each answer therefore waits this long for a message.
 IDLE_SECONDS: Final = 0.5
 IDLE_POLL_SECONDS: Final = 0.02
 # How often a micro-batch is planned again if a queue is lost or declared again at the same time.

@@ -125,7 +125,7 @@ class Stream(QueueSource):
         return first if offset < first < end else end
 
     def _missing(self, offset: int, following: int, count: int) -> None:
-        """Raises DataLost unless the option failOnDataLoss is false."""
+        """Raise DataLost for missing messages, unless the option failOnDataLoss is false."""
         if self._options.fail_on_data_loss:
             raise DataLost(
                 f"{count} of the messages {offset} to {following - 1} of stream '{self._queue}' are gone: retention "

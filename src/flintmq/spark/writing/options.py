@@ -9,7 +9,7 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.spark.endpoint import Endpoint
 from flintmq.spark.options import WRITING, Given, endpoint
 
-# A task sends so many messages before the broker has to confirm the first half of them.
+# A task sends this many messages before the broker has to confirm the first half of them.
 BATCH_MESSAGES: Final = 10_000
 # The messages of one staged piece: each piece costs a sync of the disk, and stays in memory in case it is sent again.
 STAGED_MESSAGES: Final = 50_000

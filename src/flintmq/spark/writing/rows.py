@@ -65,7 +65,7 @@ class RowEncoder:
                 "say where to publish: set the option exchange (empty for the default exchange, whose routing keys "
                 "are names of queues), or add a column of that name"
             )
-        # As in Spark's Kafka sink, an option overrides the column for all rows.
+        # An option overrides the column for all rows, as in Spark's Kafka sink.
         self._exchange = columns["exchange"].name if options.exchange is None else ""
         self._fixed_exchange = options.exchange or ""
         keyed = options.routing_key is None and "routing_key" in columns

@@ -217,7 +217,7 @@ def _required_features(table: DeltaTable) -> Iterator[str]:
             yield f"{name} = {value}"
     schema = table.schema()
     yield from (f"values of {field.name} that are not null" for field in schema.fields if not field.nullable)
-    # These keys may be at any depth of the schema.
+    # The keys of column features may be at any depth of the schema.
     text = schema.to_json()
     yield from (name for name in ("delta.generationExpression", "delta.invariants") if f'"{name}"' in text)
 
