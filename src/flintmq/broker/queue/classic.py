@@ -170,9 +170,10 @@ class ClassicQueue(EntryQueue):
                 return False
         if not consumers or self.settings.paused:
             return False
-        if self._exclusions is not None and self._exclusions.withheld_count > 0:
-            self._expire_withheld(self._exclusions)
-            if self._offer_withheld(self._exclusions):
+        exclusions = self._exclusions
+        if exclusions is not None and exclusions.withheld_count > 0:
+            self._expire_withheld(exclusions)
+            if self._offer_withheld(exclusions):
                 # Entries behind the withheld ones must not overtake them.
                 return True
         if self._matching is not None:

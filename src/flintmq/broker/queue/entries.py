@@ -780,9 +780,10 @@ class EntryQueue(Queue):
         self._arrange()
 
     def context_ended(self, context: object) -> None:
-        if self._exclusions is not None:
-            free = self._exclusions.context_ended(context)
-            if not self.gone:
+        exclusions = self._exclusions
+        if exclusions is not None:
+            free = exclusions.context_ended(context)
+            if not self.gone and (free or exclusions.withheld_count > 0):
                 self._give_back(free)
                 self.touch()
 

@@ -73,6 +73,28 @@ def test_what_is_withheld_lives_no_longer_for_that() -> None:
     assert queue.message_count == 0
 
 
+def test_the_last_withheld_message_expires_in_a_dispatch() -> None:
+    """A consumer gets what came after a message that only it could not have, and that has expired meanwhile."""
+    tick = Tick()
+    tick.now_ms = 1_000
+    queue = ClassicQueue(
+        1, "/", "q", "classic", True, False, None, {"x-message-ttl": 10}, tick, MemoryJournal(), ranks_all=False
+    )
+    link = Taker()
+    link.context = "link"
+    queue.subscribe(link, {})
+    queue.enqueue(message("m"))
+    queue.dispatch()
+    (entry,) = link.taken
+    queue.exclude(entry, "link")
+    queue.release([entry])
+    tick.now_ms += 100
+    queue.enqueue(message("n"))
+    queue.dispatched()
+    assert not queue.dispatch()
+    assert link.bodies == ["m", "n"]
+
+
 def test_to_offer_what_is_withheld_has_a_bound() -> None:
     """Of tens of thousands, a dispatch offers as many as it has time for, and all of them are offered, in order."""
     queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {}, Tick(), MemoryJournal())
