@@ -119,6 +119,7 @@ class DurabilityWaiter:
     def on_failure(self, reason: str) -> None:
         """The storage failed: nothing that waits for it will become durable."""
         self.is_active = False
+        self.send_at_end()
         if self.is_closed:
             return
         for reply in self.take():

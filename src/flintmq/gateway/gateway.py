@@ -156,6 +156,8 @@ class Gateway:
         """The storage made progress, or failed: send the replies that waited for that. A tick has to follow."""
         storage = self.broker.storage
         if storage.failure:
+            # Batches that became durable before the failure are durable.
+            self.durability.on_durable(storage.durable_batch)
             self._fail(storage.failure)
             return
         self.broker.on_durable()

@@ -242,6 +242,7 @@ class Peer:
         engine = self.connection.engine
         if engine.is_holding:
             gate.add(ALARM)
+            reasons &= ~ALARM
         if gate.reasons & ~reasons & NOT_TAKEN_IN:
             gate.remove(reasons)
         elif engine.is_paused and self._transport is not None:

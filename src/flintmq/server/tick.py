@@ -139,7 +139,7 @@ class ServerTick:
                 peer.gate.add(OUTPUT)
             elif engine.is_holding:
                 peer.gate.add(ALARM)
-            elif self._drained is not None and not engine.is_paused:
+            elif self._drained is not None and not engine.is_paused and not engine.is_closing:
                 peer.gate.add(SHUTDOWN)
             elif self._reassembly.must_wait(peer):
                 peer.gate.add(REASSEMBLY)

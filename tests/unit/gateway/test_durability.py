@@ -97,3 +97,12 @@ def test_a_closed_client_is_sent_nothing_but_what_the_end_of_the_tick_has() -> N
     assert node.said() == ["end"]
     node.queue.end_tick(1, 1)
     assert (node.said(), node.queue.is_empty) == ([], True)
+
+
+def test_work_of_the_end_of_a_tick_is_done_after_a_failure() -> None:
+    """It depends on no batch; replies that do depend on one fail."""
+    node = _Node()
+    node.waiters[0].at_end(_Reply(node.log, "end"))
+    node.add("a")
+    node.queue.fail("disk")
+    assert node.said() == ["end", "a: disk"]

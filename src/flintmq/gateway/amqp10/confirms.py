@@ -47,6 +47,12 @@ class Confirms(DurabilityWaiter):
         self.flush()
         return must_wait
 
+    def on_failure(self, reason: str) -> None:
+        super().on_failure(reason)
+        if not self.is_closed:
+            self._end_drains()
+            self.flush()
+
     def _add_stored(self) -> None:
         stored = self.stored
         if stored:

@@ -151,6 +151,21 @@ def test_failed_storage_nacks_what_it_could_not_keep() -> None:
     assert channel.acks == [(3, False)]
 
 
+def test_what_was_durable_before_the_storage_failed_is_confirmed() -> None:
+    """Progress and failure may be reported at once: the durable publish is confirmed, and the later one refused."""
+    client, channel = opened(confirms=True)
+    channel.publish("a")
+    client.tick()
+    client.server.storage.sync()
+    channel.publish("b")
+    client.tick()
+    client.server.storage.fence("disk failed")
+    client.server.gateway.on_durable()
+    client.tick()
+    assert channel.acks == [(1, False)]
+    assert BasicNack(delivery_tag=2, multiple=True, requeue=False) in channel.came()
+
+
 def test_failed_storage_closes_who_would_not_hear_otherwise() -> None:
     """A publisher without confirms, or a declare in flight, is closed with 506 and the reason."""
     client, channel = opened()
