@@ -205,7 +205,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
     [
         ("FLINTMQ_TLS_KEY", "tls.key is of no use without tls.certificate"),
         ("FLINTMQ_TLS_CERTIFICATE", "nowhere.pem and tls.key in it cannot be used"),
-        ("FLINTMQ_AUTH_MECHANISMS", "auth.mechanisms: there is no"),
+        ("FLINTMQ_AUTH_MECHANISMS", "is unknown; known are"),
     ],
 )
 def test_settings_of_logins(tmp_path: Path, setting: str, words: str) -> None:

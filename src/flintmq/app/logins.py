@@ -25,9 +25,9 @@ def login_policy(settings: Settings) -> LoginPolicy:
     mechanisms = tuple(settings.auth.mechanisms.upper().split())
     for name in mechanisms:
         if name not in MECHANISMS:
-            raise ConfigurationError(f"auth.mechanisms: there is no '{name}'; there are {', '.join(MECHANISMS)}")
+            raise ConfigurationError(f"auth.mechanisms: '{name}' is unknown; known are {', '.join(MECHANISMS)}")
     if not mechanisms:
-        raise ConfigurationError(f"auth.mechanisms: nobody could log in; there are {', '.join(MECHANISMS)}")
+        raise ConfigurationError(f"auth.mechanisms is empty, so no client could log in; known are {', '.join(MECHANISMS)}")
     return LoginPolicy(
         mechanisms,
         settings.auth.anonymous_user,

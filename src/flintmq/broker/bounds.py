@@ -92,7 +92,7 @@ def value_fault(what: str, value: object, most: int = ARGUMENTS_MAX_BYTES) -> st
             else:
                 size += _FIXED_BYTES
             if size > most:
-                return f"{what}: more than {most} bytes, which is the most that is taken"
+                return f"{what}: larger than the limit of {most} bytes"
         level = inner
         depth += 1
     return ""

@@ -255,7 +255,7 @@ class Authenticator:
     def _decide_token(self, login: Login) -> None:
         tokens = self._tokens
         if tokens is None:
-            login.answer("nobody's tokens count here: set oauth.issuer or oauth.jwks")
+            login.answer("tokens are not accepted: set oauth.issuer or oauth.jwks")
             return
         try:
             bearer = tokens.bearer(login.secret)

@@ -435,7 +435,7 @@ class ServerChannel(ClientChannel):
         if tag in self._ended_tags:
             self._ended_tags.remove(tag)
         elif self.vhost.dialect.foreign_tag_is_fault:
-            raise NotAllowed(f"consumer tag '{tag}' is none of this channel's")
+            raise NotAllowed(f"this channel has no consumer with the tag '{tag}'")
 
     # -- settling -----------------------------------------------------------------------------------------------
 

@@ -167,7 +167,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
     def check_format(self, delivery: IncomingDelivery) -> None:
         """Raises InvalidField for a message of another format than that of part 3."""
         if delivery.message_format != MESSAGE_FORMAT:
-            raise InvalidField(f"message format {delivery.message_format} is unknown: 0 is taken", SCOPE_LINK)
+            raise InvalidField(f"message format {delivery.message_format} is not supported: only 0 is", SCOPE_LINK)
 
     def on_fast_path(
         self, link: ReceiverLink, delivery: IncomingDelivery | None, data: bytes, start: i64, stop: i64

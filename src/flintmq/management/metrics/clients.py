@@ -136,13 +136,13 @@ CHANNELS: Final[tuple[Family[OpenChannel], ...]] = (
             (
                 _PUBLISHED,
                 "messages_unroutable_returned",
-                "Messages that no queue took, given back to their publisher",
+                "Unroutable messages that were returned to their publisher",
                 "return_unroutable",
             ),
             (
                 _PUBLISHED,
                 "messages_unroutable_dropped",
-                "Messages that no queue took, and nobody wanted back",
+                "Unroutable messages that were dropped",
                 "drop_unroutable",
             ),
             (_DELIVERED, "get_ack", "Messages fetched with basic.get, to acknowledge", "get"),

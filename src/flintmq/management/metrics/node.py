@@ -56,12 +56,12 @@ _PUBLISHED: Final[tuple[tuple[str, str, Callable[[Inflow], int]], ...]] = (
     ),
     (
         "unroutable_returned",
-        "Messages that no queue took, given back to their publishers",
+        "Unroutable messages that were returned to their publishers",
         lambda inflow: inflow.returned,
     ),
     (
         "unroutable_dropped",
-        "Messages that no queue took, and nobody wanted back",
+        "Unroutable messages that were dropped",
         lambda inflow: inflow.dropped,
     ),
 )

@@ -29,7 +29,7 @@ def check_trusted(place: str, url: str) -> None:
     except ValueError:
         raise ConfigurationError(f"{place} {url!r} is no URL, such as https://id.example.org") from None
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
-        raise ConfigurationError(f"{place} {url!r}: whoever can change what comes from there is anybody; use https")
+        raise ConfigurationError(f"{place} {url!r}: answers over http can be changed on their way; use https")
     if host == "" or not (url.isascii() and url.isprintable()) or " " in url:
         raise ConfigurationError(f"{place} {url!r} is no URL, such as https://id.example.org")
 

@@ -107,7 +107,7 @@ def test_arguments_too_large() -> None:
         ("POST", "/api/definitions", {"parameters": [{"name": "p", "vhost": "/", "component": "c", "value": large}]}),
     ):
         status, _, reason = refused(api.request(method, path, body))
-        assert (status, "the most that is taken" in reason) == (400, True), (path, reason)
+        assert (status, "larger than the limit of" in reason) == (400, True), (path, reason)
     assert set(api.broker.vhosts["/"].queues) == {"q"}
 
 
