@@ -28,7 +28,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "gateway/amqp10/incoming.py",
         (
             "            if not payload:\n"
-            "                # Nothing is known of it yet that would be worth remembering.\n"
+            "                # The part has no new bytes to remember.\n"
             "                return"
         ),
         "            pass",
@@ -1050,8 +1050,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "4.3.error-rejected",
         "gateway/amqp10/transactions.py",
-        ("            state = Rejected(error=to_wire(error))\n        # What is said"),
-        ("            state = RELEASED\n        # What is said"),
+        ("            state = Rejected(error=to_wire(error))\n        # Dispositions"),
+        ("            state = RELEASED\n        # Dispositions"),
     ),
     (
         "4.3.error-detached",

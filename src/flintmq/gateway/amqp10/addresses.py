@@ -1,4 +1,4 @@
-"""What addresses mean: RabbitMQ's second form, its first form, and plain names.
+"""Addresses of sources and targets: RabbitMQ's second form (v2), its first form (v1), and plain names.
 
     /queues/:queue   /exchanges/:exchange/:key   /exchanges/:exchange                            the second form
     /queue/:queue   /amq/queue/:queue   /exchange/:exchange/:key   /topic/:key   /queue         the first form
@@ -13,7 +13,7 @@ from flintmq.base.errors import SCOPE_LINK, InvalidField
 
 MANAGEMENT: Final = "/management"
 
-# What an address names. A plain name is a queue's, or else an exchange's.
+# Kinds of addresses. A PLAIN name means the queue of that name, or the exchange if there is no such queue.
 QUEUE: Final = 0
 EXCHANGE: Final = 1
 PLAIN: Final = 2
@@ -23,9 +23,9 @@ _HEX: Final = "0123456789abcdefABCDEF"
 
 @final
 class Place:
-    """A node by its name. `key` is an exchange's routing key, None where each message's subject is meant.
+    """The node that an address names. `key` is the routing key; None: the subject of each message is its routing key.
 
-    `may_create`: a queue is made where there is none (RabbitMQ's first form). `is_source`: it may be a source's.
+    `may_create`: a missing queue is created (RabbitMQ's first form). `is_source`: a source may have this address.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Place:
 
 
 def parse(address: str) -> Place:
-    """What a source's or a target's address names. Raises InvalidField for one that names nothing."""
+    """Parse the address of a source or target. Raises InvalidField for an address of no known form."""
     if not address.startswith("/"):
         if address == "":
             raise refused(address)
@@ -53,7 +53,7 @@ def parse(address: str) -> Place:
 
 
 def parse_to(address: str) -> Place | None:
-    """What a message's own `to` names: the second form and no other (RabbitMQ); None where it is none of that."""
+    """Parse the `to` of a message. Only the second form is allowed there (RabbitMQ); None for anything else."""
     return _second_form(address)
 
 
@@ -98,7 +98,7 @@ def _first_form(address: str) -> Place | None:
 
 
 def percent_decoded(text: str) -> str | None:
-    """The text that was percent-encoded (RFC 3986 §2.1), a plus being a plus; None where it was not."""
+    """Decode percent-encoding (RFC 3986 §2.1); "+" stays "+". None for a wrong escape or a result that is not UTF-8."""
     if "%" not in text:
         return text
     parts = text.split("%")
@@ -115,7 +115,7 @@ def percent_decoded(text: str) -> str | None:
 
 
 def percent_encoded(text: str) -> str:
-    """All but RFC 3986's unreserved characters are encoded."""
+    """Percent-encode every character that RFC 3986 does not list as unreserved."""
     made: list[str] = []
     for character in text:
         if character.isascii() and (character.isalnum() or character in "-._~"):

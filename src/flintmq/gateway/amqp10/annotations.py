@@ -1,4 +1,4 @@
-"""Which annotations are taken: of messages, for this hop, of footers and of outcomes (amqp-1.0 part 3 §3.2.10)."""
+"""Checks of annotations in messages, deliveries, footers and outcomes (amqp-1.0 part 3 §3.2.10)."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from flintmq.wire.amqp10.composite import Annotations
 from flintmq.wire.amqp10.states import DeliveryState, Modified, TransactionalState
 
 _OPTIONAL: Final = "x-opt-"
-# What the broker acts on or writes itself, and what conversion has a place for.
+# Annotations that the broker acts on or writes itself, or that conversion to AMQP 0-9-1 maps to something.
 _UNDERSTOOD: Final = frozenset(
     {
         *DELAY,
@@ -42,10 +42,11 @@ _UNDERSTOOD: Final = frozenset(
 
 
 def check_annotations(annotations: Annotations, is_strict: bool) -> None:
-    """Keys are reserved but for those of x-, and no reserved one is understood. Raises NotImplementedHere.
+    """Check the keys of annotations. Raises NotImplementedHere for a key that must not be ignored.
 
-    Of x-, those of x-opt- are harmless. Others that nobody here understands are refused where `is_strict`; RabbitMQ's
-    clients put annotations of their own under such keys, and it passes them on.
+    Keys without the prefix "x-" are reserved by the specification, and the broker understands none of them. Keys that
+    begin with "x-opt-" may always be ignored. `is_strict` also refuses unknown keys that begin with "x-"; RabbitMQ
+    passes these on, because its clients use such keys for their own annotations.
     """
     for key in annotations:
         if not isinstance(key, str) or not key.startswith("x-"):
@@ -58,7 +59,10 @@ def check_annotations(annotations: Annotations, is_strict: bool) -> None:
 
 
 def check_state(state: DeliveryState | None, is_strict: bool) -> None:
-    """The same for the annotations that an outcome is to give a message."""
+    """Check the annotations that a `modified` outcome adds to its message; `is_strict` as in `check_annotations`.
+
+    Raises NotImplementedHere for a key that must not be ignored.
+    """
     outcome = state.outcome if isinstance(state, TransactionalState) else state
     if isinstance(outcome, Modified):
         check_annotations(outcome.message_annotations, is_strict)

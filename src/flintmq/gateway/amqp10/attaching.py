@@ -1,4 +1,4 @@
-"""Attaching: reads the termini that a client asks for, checks permissions, makes the link, and answers."""
+"""Attaching of links: reads the termini that a client asks for, checks permissions, makes the link, and answers."""
 
 from typing import TYPE_CHECKING, Final, final
 
@@ -40,16 +40,16 @@ from flintmq.wire.amqp10.values import UInt, WrappedInt
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.session import ServerSession
 
-# A property of links by which consumers are ranked (RabbitMQ).
+# The link property that holds the priority of the consumer (RabbitMQ).
 _PRIORITY: Final = "rabbitmq:priority"
-# Of its integers a ulong alone has larger ones.
+# The largest priority. Among the integer types of AMQP 1.0, only a ulong can be larger.
 _PRIORITY_MAX: Final = 2**63 - 1
-# And how long they may have a delivery without settling it, in milliseconds.
+# The link property that holds the consumer timeout: how long a delivery may stay unsettled, in milliseconds.
 _TIMEOUT: Final = "rabbitmq:consumer-timeout"
-# Tags of deliveries are numbers of so many bytes, which no link uses up.
+# Delivery tags of the broker are big-endian numbers of _TAG_BYTES bytes, below _NUMBER_MAX; no link sends that many.
 _TAG_BYTES: Final = 8
 _NUMBER_MAX: Final = 2**62
-# Addresses that make a queue where there is none, beside names that a policy speaks of.
+# Addresses with this prefix create a missing queue. Plain names do so, too, if a policy says it.
 _MAKING: Final = "/queue/"
 
 
@@ -57,7 +57,7 @@ _MAKING: Final = "/queue/"
 
 
 def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -> ReceiverOwner:
-    """A link on which the client sends. Raises what is wrong with its target."""
+    """Attach a link on which the client sends. Raises AmqpError or Amqp10Error if its target is refused."""
     target = attach.target
     if isinstance(target, Coordinator):
         return session.transactions.control(link, attach)
@@ -80,7 +80,7 @@ def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -
 def _receive_from(
     session: "ServerSession", link: ReceiverLink, attach: Attach, target: Target, made: IncomingLink
 ) -> IncomingLink:
-    # The link before by this name is detached only once the new one is sure to come.
+    # The earlier link of this name is detached only after all checks that can refuse the new one.
     found = session.free_receiver(link.name)
     is_asked = attach.target is not None
     if found is not None and is_asked and (target.dynamic or known_target(found).address != target.address):
@@ -109,7 +109,7 @@ def _target(session: "ServerSession", link: ReceiverLink, target: Target) -> Inc
         queue = nodes.create(session, link.name, target)
         place = Place(QUEUE, queue.name)
     elif target.address is None:
-        # Each message says where it goes (amqp anonymous terminus 1.0).
+        # A target without an address: each message has its own address (amqp anonymous terminus 1.0).
         return IncomingLink(session, link, target, None, None)
     else:
         place = parse(target.address)
@@ -118,10 +118,10 @@ def _target(session: "ServerSession", link: ReceiverLink, target: Target) -> Inc
     if place.kind == QUEUE:
         session.rights.check(WRITE, "exchange", "")
         if place.name in session.vhost.replies:
-            # Nobody's queue, but where somebody waits for an answer by AMQP 0-9-1.
+            # The address of a client that waits for a reply (direct reply-to); it is no declared queue.
             return IncomingLink(session, link, target, session.publish_target("", place.name), None)
         if queue is None:
-            # Whoever may write to the default exchange may send to anybody's queue, exclusive or not (RabbitMQ).
+            # A user with `write` on the default exchange may send to any queue, also to exclusive ones (RabbitMQ).
             queue = _queue(session, place)
         made = IncomingLink(session, link, target, session.publish_target("", place.name), None)
         made.queue = queue
@@ -134,7 +134,11 @@ def _target(session: "ServerSession", link: ReceiverLink, target: Target) -> Inc
 
 
 def _plain_target(session: "ServerSession", name: str) -> Place:
-    """A queue of this name, or else an exchange: of that, each message's subject is the routing key."""
+    """Resolve a plain name to a queue, or to an exchange if no queue has the name.
+
+    With an exchange, the subject of each message is its routing key. A missing queue or exchange is created if a
+    policy says so; otherwise the place of a missing queue is returned.
+    """
     vhost = session.vhost
     if name not in vhost.queues and name not in vhost.exchanges.by_name:
         nodes.auto_create(session, name)
@@ -144,14 +148,14 @@ def _plain_target(session: "ServerSession", name: str) -> Place:
 
 
 def _exchange(session: "ServerSession", name: str) -> Exchange:
-    """Raises NotFound, or AccessRefused where nobody publishes to it but other exchanges."""
+    """Find an exchange. Raises NotFound, or AccessRefused for an internal exchange."""
     exchange = session.vhost.router.exchange(name)
     session.vhost.router.check(session.publish_target(name, "").route)
     return exchange
 
 
 def _queue(session: "ServerSession", place: Place) -> Queue:
-    """Raises NotFound."""
+    """Find a queue, or create it if its address may do that. Raises NotFound."""
     vhost = session.vhost
     found = vhost.queues.get(place.name)
     if found is None:
@@ -165,7 +169,7 @@ def _queue(session: "ServerSession", place: Place) -> Queue:
 
 
 def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> SenderOwner:
-    """A link on which the client receives. Raises what is wrong with its source."""
+    """Attach a link on which the client receives. Raises AmqpError or Amqp10Error if its source is refused."""
     source = attach.source
     if source is not None:
         nodes.check_dynamic(source)
@@ -212,14 +216,14 @@ def _send_from(
     wanted = read_filters(source.filter, queue.keeps_all)
     timeout_ms = _timeout(attach, queue)
     source.default_outcome, settlement = default_of(source, session.vhost.dialect)
-    # The link before by this name is detached only once the new one is sure to come.
+    # The earlier link of this name is detached only after all checks that can refuse the new one.
     found = session.free_sender(link.name)
     is_asked = attach.source is not None
     if found is not None and is_asked and (source.dynamic or known_source(found).address != source.address):
         found.expire()
         found = None
     if not is_reply and session.vhost.queues.get(queue.name) is not queue:
-        # It went with its last consumer, which was that link.
+        # The queue was deleted with its last consumer, which was the earlier link.
         raise NotFound(f"no queue '{queue.name}' in vhost '{session.vhost.name}'")
     session.connection.engine.spend(wanted.units * SELECTOR_UNITS_PER_CHARACTER)
     source.filter = wanted.in_place
@@ -254,7 +258,7 @@ def _send_from(
         consumer.context = terminus
         answer.unsettled = dict.fromkeys(terminus.unsettled)
         theirs = attach.unsettled or {}
-        # No tag twice: also where a delivery is settled here, and the client does not know that yet.
+        # A tag must not be used twice. The client's tags count, too: it may hold deliveries that are settled here.
         numbers = [_number_of(tag) for tag in (*terminus.tags, *theirs)]
         consumer.number = max(int(terminus.last_number), *numbers, 0)
         if terminus.unsettled:
@@ -274,9 +278,9 @@ def _send_from(
 
 
 def _seen(queue: Queue, source: Source, found: SourceTerminus | None) -> Seen:
-    """The messages that links of this source were sent, which this link is not sent again (part 3 §3.5.2).
+    """The messages that earlier links of this source were sent: this link does not get them again (part 3 §3.5.2).
 
-    Of a stream a client may want it again: it asks for that by other filters than before.
+    A client starts a stream anew by attaching with other filters than before.
     """
     seen = None if found is None else found.seen
     if found is None or seen is None or seen.queue_id != queue.id:
@@ -287,7 +291,7 @@ def _seen(queue: Queue, source: Source, found: SourceTerminus | None) -> Seen:
 
 
 def _timeout(attach: Attach, queue: Queue) -> int:
-    """How long the client may have a delivery; 0 or less for ever. Raises InvalidField."""
+    """The consumer timeout in milliseconds; 0 or less: none. Raises InvalidField if the link property is no uint."""
     asked = attach.properties.get(_TIMEOUT)
     if asked is None:
         return int(queue.settings.consumer_timeout_ms)
@@ -297,10 +301,10 @@ def _timeout(attach: Attach, queue: Queue) -> int:
 
 
 def _answer(session: "ServerSession", terminus: Source | Target, answer: "_Attached", tells: bool) -> None:
-    """A link is attached when what may have been made for it is on the disk, and what it `tells` is true after a crash.
+    """Answer an attach once everything that the answer says is on the disk.
 
-    Of a message that went over the link before, this may be the first that the client hears: that the broker has it,
-    or knows it no more.
+    That is a queue or terminus that was made for the link and, with `tells`, the map of unsettled deliveries. That map
+    may be the first confirmation that the client gets for a message, so it must still be true after a crash.
     """
     address = terminus.address
     makes = address is not None and (address.startswith(_MAKING) or not address.startswith("/"))
@@ -313,7 +317,7 @@ def _answer(session: "ServerSession", terminus: Source | Target, answer: "_Attac
 
 @final
 class _Attached(PendingReply):
-    """One of `incoming` and `outgoing` is the link's owner. `resumes`: its terminus is older than the link."""
+    """The answer to an attach. Either `incoming` or `outgoing` owns the link. `resumes`: its terminus is older."""
 
     def __init__(
         self, incoming: IncomingLink | None, outgoing: OutgoingLink | None, link: Link, answer: Attach, resumes: bool
@@ -328,11 +332,11 @@ class _Attached(PendingReply):
         try:
             self._attach()
         except FrameSizeTooSmall as too_large:
-            # The answer is more than the client's frames have room for. The names differ: compiled, one name has the
-            # type of its first clause, and an error of another type is a TypeError.
+            # The answer does not fit into the client's frame size. The two clauses need different names: compiled, one
+            # name has the type of its first clause, and an error of another type is a TypeError.
             self._give_up(too_large)
         except Amqp10Error as error:
-            # Or than it has handles for.
+            # The client's handle-max leaves no handle for the link.
             self._link.session.end(error)
 
     def _attach(self) -> None:
@@ -350,7 +354,7 @@ class _Attached(PendingReply):
         self._give_up(ResourceError(f"nothing durable can be stored: {reason}"))
 
     def _give_up(self, error: AmqpError | Amqp10Error) -> None:
-        # What was there before is there still, for a better time: what the client has in hand by it is nobody else's.
+        # A terminus that existed before is kept: the client can attach again, and still holds deliveries of it.
         if self._incoming is not None:
             self._incoming.on_detached(None, not self._resumes)
         if self._outgoing is not None:
@@ -369,7 +373,7 @@ def _source_queue(session: "ServerSession", address: str) -> Queue:
     if not place.is_source:
         raise refused(address)
     if place.kind == QUEUE:
-        # Whether it is there is nobody's business who may not read it.
+        # Permission is checked first: a user who may not read a queue must not learn whether it exists.
         session.rights.check(READ, "queue", place.name)
         return _queue(session, place)
     vhost = session.vhost

@@ -1,7 +1,6 @@
-"""How the broker reads into content that came by AMQP 1.0: the sections before the body, as their sender encoded them.
+"""Reads and edits messages that came by AMQP 1.0: the sections before the body, as their sender encoded them.
 
-The bare message is never changed (amqp-1.0 part 3 §3.2): what the broker has to say goes into message-annotations, and
-the header is the broker's own to write.
+The bare message is never changed (amqp-1.0 part 3 §3.2). The broker writes only the header and message-annotations.
 """
 
 from typing import Final, final
@@ -34,8 +33,8 @@ from flintmq.wire.amqp10.properties import Properties
 from flintmq.wire.amqp10.spec import UINT_MAX
 from flintmq.wire.amqp10.values import ULong, Uuid, WrappedInt
 
-# Annotations that hold a message back on the queues it goes to, take it back, or tell a queue what to do: as the
-# headers of AMQP 0-9-1 do, and as other brokers' clients say it.
+# Annotations that delay a message, cancel a delayed message, or give a queue a command. The names are those of the
+# headers of AMQP 0-9-1, and those that clients of other brokers use.
 DELAY: Final = ("x-opt-delivery-delay", "x-delay")
 DELIVER_AT: Final = ("x-opt-delivery-time", "x-deliver-at")
 CANCEL: Final = "x-delay-cancel"
@@ -50,7 +49,7 @@ class Codec10(ContentCodec):
     dates_deaths = True
 
     def __init__(self) -> None:
-        # What was decoded last: many selectors ask about one message.
+        # The sections that were decoded last: many selectors read the same message.
         self._encoded: bytes | None = None
         self._sections = Sections()
         self._properties: Properties | None = None
@@ -72,7 +71,7 @@ class Codec10(ContentCodec):
         return found
 
     def headers(self, properties: bytes) -> Table:
-        """Application-properties, and the annotations that are headers in AMQP 0-9-1."""
+        """The headers of a message: its application-properties, and annotations that are headers in AMQP 0-9-1."""
         sections = self._split(properties)
         found: Table = {}
         WORK.spent += len(properties) // DECODED_BYTES_PER_UNIT
@@ -101,12 +100,12 @@ class Codec10(ContentCodec):
             annotations = self._split(properties).annotations
             WORK.spent += len(annotations) // DECODED_BYTES_PER_UNIT
             kind = readable_annotations(annotations).get(names.TYPE)
-            # What JMS calls the type of a message is its subject.
+            # JMSType is mapped to the subject.
             return kind if isinstance(kind, str) else self._fields(properties).subject
         found = self._fields(properties)
         if name == "message_id" or name == "correlation_id":
             value = found.message_id if name == "message_id" else found.correlation_id
-            # A text that no short string could hold is still a text.
+            # A text is returned whole, even if it is too long for a short string of AMQP 0-9-1.
             return value if isinstance(value, str) else id_to_091(value)
         if name == "user_id":
             return None if found.user_id is None else found.user_id.decode(errors="replace")
@@ -131,11 +130,14 @@ class Codec10(ContentCodec):
         try:
             return options(sections)
         except (DecodeError, PreconditionFailed):
-            # Stored by a release that did not look at these.
+            # An earlier release stored the message without checking these annotations.
             return MessageOptions(readable_header(sections.header).durable is True)
 
     def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:
-        """Only message-annotations and the header change: application-properties are the sender's."""
+        """Write changed `headers` into message-annotations; without `keeps_expiration` the header loses its ttl.
+
+        Application-properties belong to the sender and do not change.
+        """
         sections = split(properties)
         before = self.headers(properties)
         header = sections.header
@@ -149,7 +151,7 @@ class Codec10(ContentCodec):
         return Sections(header, write_annotations(annotations), sections.properties, sections.application).encoded()
 
     def annotated(self, properties: bytes, annotations: Table) -> bytes:
-        """Annotations are values of AMQP 1.0 here, as a receiver sent them."""
+        """Add `annotations` to the message-annotations. Their values are those of AMQP 1.0, as a receiver sent them."""
         sections = split(properties)
         found = readable_annotations(sections.annotations)
         for name, value in annotations.items():
@@ -158,7 +160,7 @@ class Codec10(ContentCodec):
         return sections.encoded()
 
     def failed(self, properties: bytes, times: int) -> bytes:
-        """On top of what the header says already (amqp-1.0 part 3 §3.2.1 delivery-count)."""
+        """Add `times` to the delivery-count in the header (amqp-1.0 part 3 §3.2.1)."""
         sections = split(properties)
         fields = readable_header(sections.header)
         fields.delivery_count = min((fields.delivery_count or 0) + times, UINT_MAX)
@@ -185,9 +187,12 @@ def _annotation_named(header: str) -> str:
 
 
 def options(sections: Sections) -> MessageOptions:
-    """What a message's sections ask of a queue. Raises DecodeError, PreconditionFailed where it is what cannot be."""
+    """Read the publish options in the sections of a message.
+
+    Raises DecodeError for malformed sections, PreconditionFailed for a delay, cancellation or command that is invalid.
+    """
     header = read_header(sections.header)
-    # As RabbitMQ: a message that does not say is not before those of AMQP 0-9-1 that do not either.
+    # Without a priority, the message ranks with messages of AMQP 0-9-1 that have none (RabbitMQ).
     priority = UNSTATED if header.priority is None else header.priority
     ttl: i64 = FOREVER if header.ttl is None else header.ttl
     encoded = sections.annotations
@@ -219,7 +224,7 @@ def _asking(header: HeaderFields, priority: int, ttl: i64, annotations: Annotati
 
 
 def _centred(options: MessageOptions) -> MessageOptions:
-    # What says nothing is as plain as a message of AMQP 0-9-1 that says nothing.
+    # Without a priority, the message is treated as one of AMQP 0-9-1 without a priority.
     options.is_centred = options.priority > 0
     return options
 

@@ -1,4 +1,4 @@
-"""The replies and outcomes that a connection owes its peer once the storage has what they depend on."""
+"""Replies and outcomes of a connection that are sent once the storage has what they confirm."""
 
 from collections.abc import Callable
 from typing import Final, final
@@ -16,9 +16,9 @@ PROTOCOL: Final = "amqp10"
 
 @final
 class Confirms(DurabilityWaiter):
-    """Deliveries that are `stored` are accepted once the batch of their tick is durable, before replies of the tick.
+    """Accepts `stored` deliveries once the batch of their tick is durable, before it sends the replies of the tick.
 
-    `disconnect` closes the connection. `end_drains` is called at the end of a tick, behind its replies.
+    `disconnect` closes the connection. `end_drains` is called at the end of a tick, after its replies.
     """
 
     def __init__(
@@ -36,7 +36,10 @@ class Confirms(DurabilityWaiter):
         self._end_drains = end_drains
 
     def end_tick(self, batch: int, durable: int) -> bool:
-        """All that came in this tick is durable with `batch`; returns whether a reply has to wait for a batch."""
+        """End the tick: what came in it becomes durable with `batch`, and batches up to `durable` already are.
+
+        Returns whether a reply has to wait for a batch.
+        """
         self.is_active = False
         if self.is_closed:
             return False
@@ -60,7 +63,7 @@ class Confirms(DurabilityWaiter):
             self._added.insert(0, _Stored(self, stored))
 
     def accept(self, stored: list[IncomingDelivery]) -> None:
-        """These deliveries are durable."""
+        """Accept deliveries that are durable, and count them as confirmed."""
         self.traffic.confirmed += len(stored)
         self.traffic.inflow_of(PROTOCOL).confirmed += len(stored)
         for delivery in stored:
@@ -95,7 +98,7 @@ class _Stored(PendingReply):
 
 
 def refuse_unsafe(delivery: IncomingDelivery, reason: str) -> None:
-    """The storage has failed for good, and what was published with it."""
+    """Reject a delivery because the storage has failed for good; `reason` says why."""
     text = f"nothing durable can be stored: {reason}"
     error = Error(condition=ResourceLimitExceeded.condition, description=text)
     delivery.link.settle(delivery, Rejected(error=error))

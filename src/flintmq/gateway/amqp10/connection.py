@@ -1,4 +1,4 @@
-"""A connection as the server sees it: login, virtual host, sessions, and what ends with it."""
+"""A connection of a client: its login, its virtual host, its sessions, and its end."""
 
 from typing import TYPE_CHECKING, Final, final
 
@@ -36,7 +36,7 @@ _VHOST_PREFIX: Final = "vhost:"
 
 @final
 class ServerConnection(ConnectionOwner, Applicant):
-    """`peer` names the other side in logs and errors. `closed` says why the connection ended, once it has."""
+    """The connection of a client. `peer` names the other side in logs and errors; `closed` is why it ended."""
 
     def __init__(self, service: Service, output: Output, peer: str, security: Security = OPEN) -> None:
         self.service = service
@@ -67,7 +67,7 @@ class ServerConnection(ConnectionOwner, Applicant):
         # Links on which the client receives, by name.
         self.senders: dict[str, OutgoingLink] = {}
         self.sessions: dict[ServerSession, None] = {}
-        # Links whose peer wants to know when there is nothing more for it now.
+        # Links with `drain` set: the peer is told when there are no more messages for it.
         self._draining: dict[OutgoingLink, None] = {}
 
     # -- login --------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class ServerConnection(ConnectionOwner, Applicant):
 
         A token that comes while another one is being checked is checked next, unless a still newer one comes.
         """
-        # Passwords do not expire: as in RabbitMQ, any new secret is accepted beside one.
+        # After a login by password any new secret is accepted (RabbitMQ), because passwords do not expire.
         if self._login.bearer is None:
             return
         if self._login.is_renewing:
@@ -139,7 +139,7 @@ class ServerConnection(ConnectionOwner, Applicant):
         self._expiry.wait()
 
     def _enter(self, name: str, vhost: VHost | None) -> None:
-        """Raises AuthenticationFailed or ResourceError."""
+        """Enter a virtual host. Raises AuthenticationFailed without access, ResourceError at a connection limit."""
         if vhost is None:
             raise AuthenticationFailed(f"AMQP 1.0 connection failed: virtual host '{name}' does not exist")
         user = self._login.account(name)
@@ -168,7 +168,7 @@ class ServerConnection(ConnectionOwner, Applicant):
             self.access.close_channel()
 
     def resume(self) -> None:
-        """The socket has room again."""
+        """Continue sending: the socket has room again."""
         self.engine.resume()
 
     # -- the tick -----------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class ServerConnection(ConnectionOwner, Applicant):
         self.confirms.touch()
 
     def drain(self, link: "OutgoingLink") -> None:
-        """The peer wants to have what there is now, and to know that it has it all."""
+        """Have the link's drain answered at the end of a tick, once all messages that are available were sent."""
         self._draining[link] = None
         self.confirms.touch()
 
@@ -195,7 +195,7 @@ class ServerConnection(ConnectionOwner, Applicant):
     # -- alarms -------------------------------------------------------------------------------------------------
 
     def block(self) -> None:
-        """An alarm went on: publishers have no credit any more. What is under way is taken."""
+        """An alarm is on: take credit back from publishers. Messages that are under way are still accepted."""
         if not self.is_closed:
             self._grant()
 
@@ -204,7 +204,7 @@ class ServerConnection(ConnectionOwner, Applicant):
         self.engine.holds_publishes = True
 
     def unblock(self) -> None:
-        """All alarms are off."""
+        """All alarms are off: read publishes, and grant credit again."""
         if self.is_closed:
             return
         self.engine.take_publishes()
@@ -218,14 +218,14 @@ class ServerConnection(ConnectionOwner, Applicant):
     # -- the end ------------------------------------------------------------------------------------------------
 
     def fail(self, error: AmqpError) -> None:
-        """Close from our side, for a reason that is none of the client's doing."""
+        """Close the connection with `error`, for a reason that the client did not cause."""
         if isinstance(error, ConnectionForced):
-            # RabbitMQ's clients connect again where they find these words.
+            # Clients of RabbitMQ reconnect if the description begins with these words.
             error = ConnectionForced(f"Connection forced: {error.text}")
         self.engine.close(error)
 
     def disconnect(self, reason: str) -> None:
-        """The user or the virtual host of this connection is gone."""
+        """Close the connection because its user or virtual host is gone; `reason` says which."""
         self.fail(ConnectionForced(reason))
 
     def on_closed(self, error: FlintError | None) -> None:

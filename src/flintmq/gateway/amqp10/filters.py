@@ -1,8 +1,8 @@
-"""The filters of a source: from what a client asks for to what the broker does, and which of them are in place.
+"""Reads the filters that a source asks for, and says which of them are in place.
 
-A filter is known by its descriptor, whatever it is called (amqp-1.0 part 3 §3.5.8); a message has to pass all of them.
-What we do not know, or what says what cannot be (RabbitMQ's way), is not in place; a selector that is none is refused,
-and so is what is no filter at all.
+The descriptor of a filter says its type, not its name in the map (amqp-1.0 part 3 §3.5.8). A message has to pass all
+filters. A filter of unknown type, or with a wrong value, is left out of the answer (RabbitMQ). A selector with a syntax
+error, or a value that is not of a described type, refuses the attach.
 """
 
 from typing import Final, final
@@ -40,7 +40,7 @@ _CODES: Final = {
 
 @final
 class _All(Filter):
-    """Messages that pass every one of some filters."""
+    """Matches messages that pass all of several filters."""
 
     def __init__(self, filters: list[Filter]) -> None:
         cost: i64 = 0
@@ -55,7 +55,7 @@ class _All(Filter):
 
 @final
 class _OfStream(Filter):
-    """The filter of streams, on a queue that is none."""
+    """The stream filter, applied to the messages of a queue that is not a stream."""
 
     cost: i64 = 4
 
@@ -69,8 +69,10 @@ class _OfStream(Filter):
 
 @final
 class SourceFilters:
-    """`in_place` is what to answer the attach with. `condition` is asked of each message, `no_local` of its origin;
-    `arguments` are for subscribing to a stream. `units` is what reading them took.
+    """The filters of a source. `in_place` are those to answer the attach with.
+
+    `condition` is what each message must pass; None: all pass. `no_local` leaves out messages of the own connection.
+    `arguments` are consumer arguments for a stream. `units` is the number of characters that were parsed.
     """
 
     def __init__(self) -> None:
@@ -82,7 +84,11 @@ class SourceFilters:
 
 
 def read_filters(wanted: Fields, is_stream: bool) -> SourceFilters:
-    """Raises InvalidField for a selector that is none, with what is wrong about it, and for what is not described."""
+    """Read the filter map of a source; `is_stream`: its node is a stream.
+
+    Raises InvalidField for a selector with a syntax error, for selectors that are too long together, and for a filter
+    that is not of a described type.
+    """
     found = SourceFilters()
     conditions: list[Filter] = []
     for name, value in wanted.items():
@@ -100,10 +106,10 @@ def read_filters(wanted: Fields, is_stream: bool) -> SourceFilters:
 
 
 def _described(name: str, value: object) -> Described | None:
-    """Null is as if it were not there, and everything else is described (§3.5.8)."""
+    """A filter as a described value; None for null, which means no filter (§3.5.8). Raises InvalidField."""
     if value is None or isinstance(value, Described):
         return value
-    # Clients of RabbitMQ have long left the descriptor out.
+    # Some clients of RabbitMQ leave the descriptor of stream filters out.
     if name.startswith("rabbitmq:stream-"):
         return Described(Symbol(name), value)
     raise InvalidField(f"the filter '{name}' is not of a described type", SCOPE_LINK)
@@ -116,11 +122,11 @@ def _kind(descriptor: object) -> str:
 
 
 def _read(found: SourceFilters, conditions: list[Filter], kind: str, value: object, is_stream: bool) -> bool:
-    """Whether the filter is in place by this."""
+    """Read one filter of type `kind` into `found` and `conditions`. Returns whether it is in place."""
     if kind == SELECTOR:
         return isinstance(value, str) and _read_selector(found, conditions, value)
     if kind == NO_LOCAL:
-        # On a stream, nobody knows where a message came from.
+        # A stream does not store from which connection a message came.
         found.no_local = found.no_local or not is_stream
         return not is_stream
     if kind == SQL:
@@ -134,7 +140,10 @@ def _read(found: SourceFilters, conditions: list[Filter], kind: str, value: obje
 
 
 def _count(found: SourceFilters, text: str) -> None:
-    """Raises InvalidField for more than a client can mean: all of them are parsed in one go."""
+    """Count the characters of an expression. Raises InvalidField above FILTERS_MAX_CHARACTERS.
+
+    The limit is for all expressions of a source, because they are parsed without a pause.
+    """
     found.units += len(text)
     if found.units > FILTERS_MAX_CHARACTERS:
         raise InvalidField(
@@ -183,7 +192,7 @@ def _read_of_stream(found: SourceFilters, kind: str, value: object, is_stream: b
 
 
 def _offset(value: object) -> object:
-    """As the consumer argument of AMQP 0-9-1 has it."""
+    """The value of the consumer argument x-stream-offset for an offset of AMQP 1.0; None for a wrong type."""
     if isinstance(value, TimestampMs):
         return Timestamp(value.value // 1000) if value.value >= 0 else None
     if isinstance(value, Symbol):

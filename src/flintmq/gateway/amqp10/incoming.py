@@ -1,4 +1,4 @@
-"""A link on which a client publishes: messages in, and outcomes back once they are safe."""
+"""A link on which a client publishes: it takes messages, and sends their outcomes once these are durable."""
 
 from typing import TYPE_CHECKING, Final, final
 
@@ -55,18 +55,19 @@ if TYPE_CHECKING:
 
 # Messages that a publisher may send before it gets an outcome: enough to keep it busy during a sync of the disk.
 LINK_CREDIT: Final = 32_768
-# The same for one who waits to hear of nothing: about what one read of its socket brings. What is more
-# waits in the queue all the same, for consumers whose own credit comes around once a tick.
+# Credit of a publisher that sends settled: about as many messages as one read of its socket brings. More credit would
+# only lengthen the queue, because consumers get new credit once a tick.
 SETTLED_CREDIT: Final = 8_192
-# Bytes under way that are accepted after an alarm took the credit back; then the connection is not read.
+# Bytes that are still accepted after an alarm took the credit back; after that, the connection is not read.
 _GRACE_BYTES: Final = 1024 * 1024
 
 
 @final
 class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
-    """`publish_target` is the target of all messages, None where each message names its own.
+    """A link on which a client publishes.
 
-    With an `exchange` a message names the routing key, as its subject; without one all of its address, in `to`.
+    `publish_target` is the target of all messages. If it is None, each message says its own: with an `exchange`, the
+    subject of the message is the routing key; without one, `to` is the whole address.
     """
 
     def __init__(
@@ -96,8 +97,8 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         self._grace: i64 = _GRACE_BYTES
         self._most: i64 = LINK_CREDIT
         self._top_up_at: i64 = LINK_CREDIT // 2
-        # What becomes of a durable message that no queue would keep (part 3 §3.2.1): the link ends where the client's
-        # source does not have `rejected` among its outcomes.
+        # Whether a durable message that no durable queue takes is refused (part 3 §3.2.1). It is rejected, or ends the
+        # link if the client's source does not list `rejected` among its outcomes.
         self._is_strict = session.vhost.dialect.refuses_what_it_loses
         source = link.peer.source if link.peer is not None else None
         outcomes = source.outcomes if source is not None else []
@@ -105,14 +106,14 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         # The queue that the target names.
         self.queue: Queue | None = None
         self.is_over = False
-        # How the message comes in of which a part is here.
+        # The progress of a message that has arrived in part.
         self._progress: Progress | None = None
-        # Each message says itself where it goes: what ends the link says which message that was.
+        # On a link without an address, the error that ends the link holds the tag of the message at fault.
         self._is_anonymous = publish_target is None and exchange is None
         link.wants_tags = self._is_anonymous
 
     def start(self) -> None:
-        """The client has been answered: it may send."""
+        """Grant credit: the attach has been answered, and the client may send."""
         self.session.incoming[self] = None
         if self.queue is not None:
             self.queue.hold_for(self)
@@ -124,12 +125,15 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
     # -- credit -------------------------------------------------------------------------------------------------
 
     def grant(self) -> None:
-        """Give the client what it may send; nothing while an alarm is on."""
+        """Grant the client its credit; none while an alarm is on."""
         self.link.grant(0 if self.session.gateway.alarm else self._room())
         self._grace = _GRACE_BYTES
 
     def _room(self) -> i64:
-        """How much credit there is: none for deliveries that the client does not settle, but to resume them."""
+        """The credit for the client, in messages.
+
+        In settle mode second, deliveries that the client has not settled reduce it, but not below those it can resume.
+        """
         link = self.link
         if link.rcv_settle_mode != RCV_SECOND:
             return self._most
@@ -141,7 +145,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         return max(self._most - unsettled, resumable)
 
     def _go_on(self, size: i64) -> None:
-        """Few may still come."""
+        """Grant more credit because little is left. During an alarm, count `size` bytes against the grace instead."""
         if self.session.gateway.alarm:
             self._grace -= size
             if self._grace <= 0:
@@ -165,7 +169,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         self._publish(delivery, payload, 0, len(payload))
 
     def check_format(self, delivery: IncomingDelivery) -> None:
-        """Raises InvalidField for a message of another format than that of part 3."""
+        """Check the message format. Raises InvalidField for any other than 0, that of part 3."""
         if delivery.message_format != MESSAGE_FORMAT:
             raise InvalidField(f"message format {delivery.message_format} is not supported: only 0 is", SCOPE_LINK)
 
@@ -201,7 +205,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         self.put(delivery, target, message, queues)
 
     def message(self, target: PublishTarget, options: PublishOptions) -> Message:
-        """The message that was read last, once its publisher was found to be allowed it."""
+        """Make the message that the parser read last. Raises AccessRefused or NotFound if it must not be published."""
         publisher = self._publisher
         if target.permitted != self._rights.version + self._vhost.router.version or options.more_keys is not None:
             publisher.permit(target)
@@ -220,7 +224,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         )
 
     def check_kept(self, message: Message, queues: list[Queue]) -> None:
-        """Raises PreconditionFailed in the dialect strict for a durable message of which a restart finds nothing."""
+        """Raises PreconditionFailed in the dialect strict for a durable message that none of its queues would keep."""
         is_lost = self._is_strict and message.options.persistent and bool(queues)
         if is_lost and not any(queue.survives for queue in queues):
             raise PreconditionFailed(
@@ -228,7 +232,10 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             )
 
     def read(self, payload: bytes) -> tuple[PublishTarget, Message, list[str] | None]:
-        """A message that is not published at once, and the keys beside its address. Raises what is wrong with it."""
+        """Parse a message to publish later: its target, the message, and its further routing keys.
+
+        Raises DecodeError for a malformed message, AmqpError or Amqp10Error for one that must not be published.
+        """
         try:
             options = self._parser.read(payload)
         except DecodeError as error:
@@ -270,7 +277,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             self._settle(delivery, ACCEPTED)
 
     def _named_target(self) -> PublishTarget:
-        """The target that the message read last names. Raises PreconditionFailed, or InvalidField for a long name."""
+        """The target that the last message names. Raises PreconditionFailed for none, InvalidField for a long name."""
         if self._exchange is not None:
             return self.session.publish_target(self._exchange, self._parser.subject or "")
         to = self._parser.to
@@ -284,12 +291,13 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         return self.session.publish_target("", place.name)
 
     def _refuse(self, delivery: IncomingDelivery | None, error: AmqpError | Amqp10Error) -> None:
-        """A message cannot be published. That ends the link where it is the link's fault, or nobody would hear of it.
+        """Refuse a message that cannot be published. Raises `error`, which ends the link, or rejects the delivery.
 
-        What a message says itself of its address is refused with it (amqp anonymous terminus 1.0 §2.2.2).
+        The delivery is rejected if the message has its own address (amqp anonymous terminus 1.0 §2.2.2). Otherwise the
+        target of the link is at fault. A settled delivery cannot be rejected, so it ends the link as well.
         """
         if isinstance(error, NotImplementedHere):
-            # An annotation that is not understood (part 3 §3.2.10).
+            # An annotation that must not be ignored is not understood, which ends the link (part 3 §3.2.10).
             raise error
         if self._fixed is not None or self._exchange is not None or delivery is None or delivery.is_settled:
             if delivery is not None and not delivery.is_settled and isinstance(error, NotFound):
@@ -324,16 +332,16 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         self._keep(self.terminus, delivery, payload, more)
 
     def _keep(self, terminus: TargetTerminus, delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
-        """A message, or a part of one, that a lost connection must not make come twice."""
+        """Take a transfer on a link with a terminus, which remembers it so that a reconnect does not repeat it."""
         tag = delivery.tag
         known = terminus.unsettled.get(tag)
         progress = delivery.mark
         if not isinstance(progress, Progress):
-            # The first of its transfers on this link.
+            # This is the first transfer of the delivery on this link.
             if not isinstance(delivery.state, TransactionalState):
                 self.check_format(delivery)
             if known is not None and not delivery.is_resumed:
-                # The client does not know it any more, and the tag is another message's.
+                # The client has forgotten the earlier delivery, and uses its tag for another message.
                 terminus.forget(tag)
                 known = None
             if known is not None and known.outcome is not None:
@@ -344,7 +352,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         payload = progress.unseen(payload)
         if more:
             if not payload:
-                # Nothing is known of it yet that would be worth remembering.
+                # The part has no new bytes to remember.
                 return
             progress.hold(self.link.session.reassembly, max(i64(len(payload)), PART_BYTES))
             self._progress = progress
@@ -366,34 +374,34 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         try:
             self._publish(delivery, payload, 0, len(payload))
             if self._tick.discarded:
-                # A full queue did not even begin to keep it: its dead letters are there together with its outcome.
+                # A full queue discarded the message: its dead letter has to be in the group of its outcome.
                 broker = self.session.gateway.broker
                 broker.publish_dead_letters_since(broker.dead_letter_count)
             outcome = delivery.mark
             if not delivery.is_settled and isinstance(outcome, Outcome):
                 terminus.received(tag, encoded_state(outcome))
             else:
-                # Nobody asks again about what is settled.
+                # A settled delivery is never resumed.
                 terminus.forget(tag)
         finally:
             terminus.end()
 
     def _check_size(self, size: i64) -> None:
-        """A message may come in parts on several links, and must not be larger for that."""
+        """Raises MessageSizeExceeded for a message that is too large in total: its parts may come on several links."""
         most = self.link.message_max
         if most != 0 and size > most:
             raise MessageSizeExceeded(f"message size is larger than configured max size {most}")
 
     def _let_go(self) -> None:
-        """Nothing more comes of the message of which a part is here."""
+        """Return the reassembly budget of a message that arrived in part: it is whole, aborted, or its link is over."""
         if self._progress is not None:
             self._progress.release(self.link.session.reassembly)
             self._progress = None
 
     def _confirm(self, terminus: TargetTerminus, delivery: IncomingDelivery, ours: DeliveryState) -> None:
-        """A delivery that had its outcome: the client says which one counts, and has settled, or we do.
+        """Settle a resumed delivery that had its outcome, with the outcome that the client sent, or else with `ours`.
 
-        Ours is safe: the link's attach told it, or the delivery could not be resumed.
+        `ours` is already durable: the answer to the attach told it, or the delivery could not be resumed.
         """
         if not delivery.is_settled:
             delivery.settles_second = False
@@ -401,7 +409,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         terminus.forget(delivery.tag)
 
     def wait_for(self, posting: Posting, delivery: IncomingDelivery) -> None:
-        """A delivery has the outcome that its transaction comes to, and the client settles it when it likes."""
+        """Keep a delivery that was posted in a transaction until the client settles it."""
         delivery.mark = posting
         if self.terminus is not None:
             posting.keep(self.terminus)
@@ -414,7 +422,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             self.terminus.forget(delivery.tag)
 
     def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
-        """The client has settled what it was told of; what it wants to hear of it will."""
+        """Forget a delivery that the client has settled, and grant credit if little is left."""
         if settled and self.terminus is not None:
             self.terminus.forget(delivery.tag)
         if settled and self.link.credit <= self._top_up_at and not self.is_over and not self.session.gateway.alarm:
@@ -424,24 +432,24 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         try:
             self.session.use_target(self, None)
         except ResourceError:
-            # Too many are kept already.
+            # The limit of kept termini is reached.
             return
         if self.queue is not None:
             join(self.queue, self, self.terminus, False)
             leave(self.queue, self)
 
     def queue_gone(self, queue: Queue) -> None:
-        """The target is deleted, and the client learns why."""
+        """Detach the link because the queue that is its target was deleted."""
         if not self.is_over:
             self._leave(False)
             self.link.detach(ResourceDeleted(f"queue '{queue.name}' in vhost '{queue.vhost}' was deleted"))
             self._confirms.touch()
 
     def claimed(self, queue: Queue, entry: Entry) -> None:
-        """No link is there before a start is over."""
+        """Never called: recovery is over before a link attaches."""
 
     def stolen(self) -> None:
-        """Another link by the same name takes over (part 2 §2.6.1)."""
+        """Detach the link because another one of the same name was attached (part 2 §2.6.1)."""
         self._leave(True)
         self.link.detach(LinkStolen(f"link '{self.link.name}' was attached somewhere else"), closed=False)
         self._confirms.touch()
@@ -450,7 +458,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         self._leave(not closed)
 
     def _leave(self, is_suspended: bool) -> None:
-        """The link is no more; what it published is, and is remembered for the next link of this name, or not."""
+        """End the link. With `is_suspended`, its unsettled deliveries are kept for the next link of this name."""
         if self.is_over:
             return
         self.is_over = True
@@ -461,7 +469,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         self.session.names.leave(self.name_key, self)
         unsettled = self.link.live()
         if self.terminus is None and is_suspended and unsettled and self.session.engine.is_open:
-            # It may come back until the session ends.
+            # The client may attach the link again until the session ends.
             self._make_terminus()
         terminus = self.terminus
         if terminus is not None and not is_suspended:
@@ -476,7 +484,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
                 leave(self.queue, self)
 
     def _remember(self, terminus: TargetTerminus, delivery: IncomingDelivery) -> None:
-        """A delivery is unsettled while the link is suspended: the next link's map tells its outcome."""
+        """Keep the outcome of an unsettled delivery: the answer to the next attach tells it in its unsettled map."""
         mark = delivery.mark
         if delivery.tag not in terminus.unsettled:
             if isinstance(mark, Outcome):
@@ -484,7 +492,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             elif isinstance(mark, Posting):
                 mark.keep(terminus)
         if not delivery.settles_second:
-            # The map of unsettled deliveries tells the outcome, because the client may not listen any more.
+            # No disposition is sent on this link any more: the client may not see it.
             self.link.forget(delivery)
 
     def superseded(self) -> None:
@@ -492,7 +500,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
 
 
 def _too_long(queues: list[Queue]) -> Rejected:
-    """A queue is full, and declared to tell its publishers so (in RabbitMQ's words)."""
+    """The outcome for a message that a full queue rejects (x-overflow: reject-publish), in RabbitMQ's words."""
     full = queues[0].name if len(queues) == 1 else next((each.name for each in queues if each.is_guarded), "")
     return Rejected(
         error=Error(

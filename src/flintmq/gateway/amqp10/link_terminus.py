@@ -1,6 +1,6 @@
 """Termini of links, which may outlive the links: found by user, container and link name (amqp-1.0 part 3 §3.5).
 
-A link whose terminus asks for nothing costs nothing: a terminus is made for it only when it is suspended.
+A link whose terminus need not outlive its session has none of these until it is suspended, so it costs nothing.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -24,7 +24,7 @@ _MS_PER_SECOND: Final = 1000
 
 
 def outlasts(terminus: Source | Target) -> bool:
-    """Whether it may be there longer than the session that it was attached on."""
+    """Whether a terminus may outlive the session that it was attached on."""
     return (
         terminus.durable != 0
         or terminus.timeout != 0
@@ -35,9 +35,9 @@ def outlasts(terminus: Source | Target) -> bool:
 def source_terminus(
     session: "ServerSession", name: str, source: Source, found: SourceTerminus | None
 ) -> SourceTerminus:
-    """What a link of this source is to use: what was `found` of it, with what is said of it now, or a new one.
+    """The terminus for a link with this source: `found`, configured anew, or a new one.
 
-    Raises ResourceError.
+    Raises ResourceError if too many are kept.
     """
     timeout_ms = source.timeout * _MS_PER_SECOND
     configuration = encode_value(source)
@@ -52,7 +52,10 @@ def source_terminus(
 def target_terminus(
     session: "ServerSession", name: str, target: Target, found: TargetTerminus | None
 ) -> TargetTerminus:
-    """The terminus for a link with this target: `found`, configured anew, or a new one. Raises ResourceError."""
+    """The terminus for a link with this target: `found`, configured anew, or a new one.
+
+    Raises ResourceError if too many are kept.
+    """
     timeout_ms = target.timeout * _MS_PER_SECOND
     configuration = encode_value(target)
     if found is not None:
@@ -64,7 +67,7 @@ def target_terminus(
 
 
 def known_source(found: SourceTerminus) -> Source:
-    """What was said of a source when it was attached last."""
+    """The source as it was attached last."""
     configuration = found.record.configuration
     source = decode_composite(configuration, 0, len(configuration))[0]
     assert isinstance(source, Source)
@@ -80,17 +83,17 @@ def known_target(found: TargetTerminus) -> Target:
 
 
 def remember(found: TargetTerminus, attach: Attach, message_max: int) -> None:
-    """Forget what the sender that attaches again has settled: its map, if that is complete, does not speak of it.
+    """Forget deliveries that a sender has settled since: its unsettled map, if complete, does not list them.
 
-    Where too much is kept for one that says nothing, or not all, the oldest of what it does not speak of are forgotten.
-    Raises ResourceLimitExceeded where it wants to resume them all.
+    If still too many are kept, the oldest that its map does not list are forgotten. `message_max` is the link's maximum
+    message size in bytes; 0: no limit. Raises ResourceLimitExceeded if its map lists more than may be kept.
     """
     known = found.unsettled
     theirs = attach.unsettled or {}
     if attach.unsettled is not None:
         for tag in settled_meanwhile(known, theirs, not attach.incomplete_unsettled):
             found.forget(tag)
-    # One message that came in the smallest frames can be resumed.
+    # Twice the maximum: each part counts with a minimum size, and one message in the smallest frames must be resumable.
     kept_max = 2 * (message_max or ASSEMBLY_MAX_BYTES)
     kept = sum([int(received.held) for received in known.values()])
     for tag, received in list(known.items()):
@@ -117,7 +120,10 @@ def decoded_state(encoded: bytes) -> DeliveryState:
 
 
 def join(queue: Queue, link: object, terminus: Terminus | None, is_creator: bool) -> None:
-    """A queue that lives by its links has one more: for as long as it can come back."""
+    """Count a link to a queue whose lifetime depends on its links.
+
+    With a `terminus`, the link counts until its terminus expires. `is_creator`: the queue was made for this terminus.
+    """
     lifetime = queue.lifetime
     if lifetime is None:
         return
@@ -130,6 +136,6 @@ def join(queue: Queue, link: object, terminus: Terminus | None, is_creator: bool
 
 
 def leave(queue: Queue, link: object) -> None:
-    """A link is no more, and had no terminus that could be attached again."""
+    """Stop counting a link that is over, and that left no terminus to attach again."""
     if queue.lifetime is not None:
         queue.lifetime.close(link)

@@ -1,9 +1,9 @@
-"""/management: HTTP over AMQP, as RabbitMQ 4 defines it. A request in, a response out.
+"""/management: HTTP over AMQP, as RabbitMQ 4 defines it. Each request gets one response.
 
 A request has the method in its subject, the path in its `to`, "$me" in reply-to, and a body that is a value of AMQP.
-The response has the status in its subject, and the request's message-id for its correlation-id.
+The response has the status in its subject, and the request's message-id as its correlation-id.
 
-What the user may not do raises AccessRefused, which ends the session, as RabbitMQ has it. Everything else is a status.
+A missing permission raises AccessRefused, which ends the session (RabbitMQ). Every other error is a status.
 """
 
 import re
@@ -33,7 +33,7 @@ from flintmq.wire.amqp10.properties import Properties
 from flintmq.wire.amqp10.reader import Reader
 from flintmq.wire.amqp10.types import skip_value
 
-# RFC 3986: what a path and a query may hold.
+# Characters that a path and a query may contain (RFC 3986).
 _TARGET: Final = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*")
 _ME: Final = "$me"
 _PURGED: Final = "/messages"
@@ -42,7 +42,7 @@ _VERSION: Final = {"http:response": "1.1"}
 
 @final
 class Answer:
-    """An encoded response. One that `waits` is to be sent once what was done is on the disk."""
+    """An encoded response. With `waits` it must be sent only after the change that it reports is on the disk."""
 
     def __init__(self, message: bytes, waits: bool) -> None:
         self.message = message
@@ -51,10 +51,10 @@ class Answer:
 
 @final
 class Management:
-    """What one connection may ask for. `owner` is whose its exclusive queues are.
+    """Answers the management requests of one connection. `owner` is the owner of its exclusive queues.
 
-    `renew` takes a token in place of the connection's present one; it raises AmqpError for one that is none.
-    `audit` is told the method and the target of what changed definitions, and why where it was refused.
+    `renew` replaces the token of the connection; it raises AmqpError for an invalid token. `audit` is called with the
+    method, the target and the refusal (empty: none) of each request that changed definitions or was refused.
     """
 
     def __init__(
@@ -70,7 +70,11 @@ class Management:
         self._audit = audit
 
     def answer(self, request: bytes) -> Answer:
-        """Answer one request, an encoded message. Raises DecodeError, InvalidField, AccessRefused."""
+        """Answer one request, which is an encoded message.
+
+        Raises DecodeError if it is malformed, InvalidField without method, path or reply-to, AccessRefused without
+        permission.
+        """
         properties, body = _read(request)
         method, target = properties.subject, properties.to
         if method is None or target is None or properties.reply_to != _ME:
@@ -85,7 +89,7 @@ class Management:
             self._tell(method, target, error.text)
             raise
         else:
-            # What is there already, and is declared once more, is no act.
+            # A declaration of what exists already changes nothing, and is not audited.
             if version != self.access.vhost.router.version or target.endswith(_PURGED):
                 self._tell(method, target, "")
         answer = Properties()
@@ -152,7 +156,7 @@ class Management:
 
 
 def _read(request: bytes) -> tuple[Properties, object]:
-    """The properties and the body, in whichever order: a client of RabbitMQ's has a body of null before all else."""
+    """Read properties and body, in any order: a client of RabbitMQ sends a null body before the properties."""
     properties = Properties()
     body: object = None
     pos: i64 = 0

@@ -1,7 +1,7 @@
 """Bindings as resources of /management.
 
-One is located by "src=SOURCE;dstq=QUEUE;key=KEY;args=HASH" (dste for an exchange), all percent-encoded; the hash of its
-arguments is ours, and empty without any.
+The location of a binding is "src=SOURCE;dstq=QUEUE;key=KEY;args=HASH" (dste for an exchange), all percent-encoded. The
+hash of the arguments is FlintMQ's own; it is empty without arguments.
 """
 
 import re
@@ -32,13 +32,13 @@ _SEGMENT: Final = re.compile(
 _TEXTS: Final = ("source", "destination_queue", "destination_exchange", "binding_key")
 
 
-# Bindings that are looked at in one unit of work.
+# Bindings that are compared in one unit of work.
 _LOOKED_AT_PER_UNIT: Final = 8
 
 
 @final
 class _Edge:
-    """What a binding leads from and to; `kind` is "queue" or "exchange"."""
+    """Source, destination and key of bindings. `kind` is that of the destination: "queue" or "exchange"."""
 
     def __init__(self, source: str, kind: str, destination: str, key: str) -> None:
         self.source = source
@@ -47,7 +47,7 @@ class _Edge:
         self.key = key
 
     def check(self, access: Access) -> None:
-        """Raises Refusal for names that cannot be, and AccessRefused for want of permissions."""
+        """Raises Refusal for invalid names, AccessRefused without permission to bind and unbind."""
         check_not_default(self.source)
         check_line(self.source)
         if self.kind == "exchange":
@@ -61,7 +61,7 @@ class _Edge:
             rights.check_topic(READ, self.source, self.key)
 
     def found(self, access: Access) -> list[Binding]:
-        """All that there are, whatever their arguments."""
+        """All bindings with this source, destination and key, whatever their arguments."""
         source = access.vhost.exchanges.by_name.get(self.source)
         if source is None:
             return []

@@ -1,7 +1,7 @@
 """Pairs of links to /management: requests come on one, responses go on the other (OASIS link pairing 1.0, RabbitMQ).
 
-Two links of one name on one session are a pair, whichever comes first. Responses are in the order of the requests, and
-each says only what is on the disk.
+Two links of one name on one session are a pair; either may be attached first. Responses are sent in the order of the
+requests, each after the change that it reports is on the disk.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ from flintmq.wire.amqp10.termini import Coordinator, Source, Target
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.session import ServerSession
 
-# Requests that a pair may have under way: each may ask for as much as any method does (RabbitMQ's number).
+# Requests that a pair may have under way (RabbitMQ's number). Each may be as expensive as any method.
 _CREDIT: Final = 8
 
 
@@ -37,7 +37,7 @@ def leads_there(terminus: Source | Target | Coordinator | None) -> bool:
 
 @final
 class ManagementPairs:
-    """Those of a session."""
+    """The management link pairs of a session."""
 
     def __init__(self, session: "ServerSession") -> None:
         self.session = session
@@ -50,7 +50,7 @@ class ManagementPairs:
         self.session.gateway.host.audit(event)
 
     def requests(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
-        """The client attaches the half that it asks on. Raises PreconditionFailed."""
+        """Attach the half that brings requests. Raises PreconditionFailed without the link property `paired`."""
         pair = self._pair(link.name, attach.properties)
         pair.requests = link
         link.rcv_settle_mode = RCV_FIRST
@@ -59,7 +59,7 @@ class ManagementPairs:
         return _Requests(pair, link)
 
     def responses(self, link: SenderLink, attach: Attach) -> SenderOwner:
-        """The client attaches the half that it hears on. Raises PreconditionFailed."""
+        """Attach the half that takes responses. Raises PreconditionFailed without the link property `paired`."""
         pair = self._pair(link.name, attach.properties)
         pair.responses = link
         link.snd_settle_mode = SND_SETTLED
@@ -81,7 +81,7 @@ class ManagementPairs:
 
 @final
 class _Pair:
-    """`requests` and `responses` are its halves, None for one that is not attached."""
+    """A pair of links. `requests` and `responses` are its halves; None: not attached."""
 
     def __init__(self, pairs: ManagementPairs, name: str) -> None:
         self.requests: ReceiverLink | None = None
@@ -94,7 +94,10 @@ class _Pair:
         self._number: i64 = 0
 
     def ask(self, link: ReceiverLink, request: bytes) -> None:
-        """Raises PreconditionFailed where nobody would hear the answer; AccessRefused ends the session."""
+        """Answer a request, or end the session if the user lacks the permission.
+
+        Raises PreconditionFailed if the half for responses is not attached, DecodeError if the request is malformed.
+        """
         if self.responses is None:
             raise PreconditionFailed("received transfer on half open management link pair")
         session = self._pairs.session
@@ -111,14 +114,14 @@ class _Pair:
         try:
             answer = self._pairs.management.answer(request)
         except AccessRefused as error:
-            # As RabbitMQ has it, no status: what comes behind the request is not to be done as if it had been done.
+            # The session ends instead of a status (RabbitMQ): later requests may rely on this one.
             session.engine.end(error)
             return
         except DecodeError as malformed:
             raise DecodeError(f"failed to parse request: {malformed.text}", SCOPE_LINK) from None
         self._asked += 1
         connection.engine.spend(len(answer.message) // ANSWER_BYTES_PER_UNIT)
-        # Also where nothing was changed: answers have the order of the requests.
+        # A response waits even if nothing was changed, because responses keep the order of the requests.
         connection.confirms.add(_Response(self, answer.message))
 
     def say(self, message: bytes) -> None:
@@ -126,7 +129,7 @@ class _Pair:
         self.send()
 
     def send(self) -> None:
-        """What there is credit for."""
+        """Send the responses that there is credit for."""
         link = self.responses
         while self._ready and link is not None and link.can_send:
             self._number += 1
@@ -136,7 +139,7 @@ class _Pair:
                 self.requests.grant(self.requests.credit + 1)
 
     def fail(self, reason: str) -> None:
-        """The storage failed: what was done may not be there after a restart."""
+        """Detach both halves because the storage failed: a restart may not find what the requests changed."""
         error = InternalError(f"nothing durable can be stored: {reason}")
         for link in (self.requests, self.responses):
             if link is not None:
@@ -146,7 +149,7 @@ class _Pair:
         self._pairs.forget(self._name)
 
     def left(self, is_requests: bool) -> None:
-        """A half is detached; the pair is over with both."""
+        """A half is detached. The pair is over once both are."""
         if is_requests:
             self.requests = None
         else:
@@ -169,7 +172,7 @@ class _Requests(ReceiverOwner):
             link.accept_delivery(delivery)
 
     def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
-        """A request was settled when it was answered."""
+        """Nothing to do: requests are settled when they are answered."""
 
     def on_detached(self, error: FlintError | None, closed: bool) -> None:
         self._pair.left(True)
@@ -188,7 +191,7 @@ class _Responses(SenderOwner):
         self._pair.send()
 
     def on_disposition(self, delivery: OutgoingDelivery, state: DeliveryState | None, settled: bool) -> None:
-        """Responses are sent settled."""
+        """Nothing to do: responses are sent settled."""
 
     def on_detached(self, error: FlintError | None, closed: bool) -> None:
         self._pair.left(False)

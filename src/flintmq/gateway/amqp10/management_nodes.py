@@ -22,7 +22,7 @@ from flintmq.gateway.amqp10.management_refusal import (
 from flintmq.gateway.conversion.plain import amqp10_value
 from flintmq.wire.amqp10.values import Array, UInt, ULong
 
-# Clients want to know where a queue is: there is one node.
+# The node name in descriptions of queues: clients ask for the leader, and there is only one node.
 _NODE: Final = "flintmq"
 
 
@@ -79,13 +79,16 @@ def declare_queue(access: Access, owner: object, name: str, body: object) -> tup
         vhost.dialect.check_field_names(wanted)
         queue = vhost.declare_queue(name, flags["durable"], flags["exclusive"], flags["auto_delete"], wanted, owner)
     except PreconditionFailed as error:
-        # What a queue of this type cannot be at all is no conflict (RabbitMQ).
+        # A property that this type of queue cannot have is a bad request, not a conflict (RabbitMQ).
         raise Refusal("400" if error.text.startswith("invalid property") else "409", error.text) from None
     return "201" if is_new else "200", _description(queue)
 
 
 def _check_leads_to(access: Access, kind: str, name: str, wanted: Table, argument: str) -> None:
-    """What messages go on to takes `write` there, and `read` on what they come from."""
+    """Check an argument that names a further exchange: it needs `read` on the node `name`, `write` on that exchange.
+
+    Raises Refusal if the argument is no text, AccessRefused without permission.
+    """
     target = wanted.get(argument)
     if target is None:
         return
@@ -101,7 +104,7 @@ def delete_queue(access: Access, owner: object, name: str) -> tuple[str, object]
     try:
         count = access.vhost.delete_queue(name, False, False, owner)
     except NotFound:
-        # Of the strict dialect alone: a resource that is not there is deleted.
+        # Only the dialect strict raises this. A DELETE of a missing resource succeeds.
         count = 0
     return "200", {"message_count": ULong(count)}
 

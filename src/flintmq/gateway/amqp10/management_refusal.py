@@ -1,4 +1,4 @@
-"""Why a management request is answered with an error, and what its checks and its values have in common."""
+"""The refusal of a management request, and checks and conversions that its resources share."""
 
 from typing import final
 
@@ -10,7 +10,7 @@ from flintmq.wire.amqp10.values import MapKey, Symbol, Wrapped
 
 @final
 class Refusal(FlintError):
-    """A status, and the text that is the body of the response."""
+    """A request is refused. `status` is an HTTP status such as "404"; `why` is the body of the response."""
 
     def __init__(self, status: str, why: str) -> None:
         super().__init__(f"{status} {why}")
@@ -34,14 +34,14 @@ def check_not_reserved(kind: str, name: str, vhost: str) -> None:
 
 
 def entries(body: object, what: str) -> dict[object, object]:
-    """A body that has to be a map."""
+    """The entries of a map. Raises Refusal for any other value; `what` names the map in the error."""
     if not isinstance(body, dict):
         raise Refusal("400", f"a map is due as the body that says what the {what} is")
     return {key.value if isinstance(key, MapKey) else key: value for key, value in body.items()}
 
 
 def arguments(value: object) -> Table:
-    """Arguments as the broker knows them."""
+    """Convert arguments to the broker's types. Raises Refusal for a type that arguments cannot have."""
     found: Table = {}
     for key, argument in entries(value, "arguments").items():
         name = key.name if isinstance(key, Symbol) else key
@@ -53,7 +53,7 @@ def arguments(value: object) -> Table:
 
 
 def term(value: object) -> str:
-    """A value as RabbitMQ's texts show it."""
+    """Format a value as an Erlang term, as RabbitMQ's error texts do."""
     if isinstance(value, str):
         return f'{{utf8,<<"{value}">>}}'
     if isinstance(value, Symbol):

@@ -1,7 +1,7 @@
-"""Encodes messages for a link: the header of the broker, annotations of the broker, and the bare message as it came.
+"""Encodes messages for a link: the broker's header, the broker's annotations, and the bare message as it came.
 
-The bare message is what its publisher sent, byte for byte (amqp-1.0 part 3 §3.2). What goes before it is the same for
-most messages of a link, and kept.
+The bare message is what its publisher sent, byte for byte (amqp-1.0 part 3 §3.2). Header and annotations are the same
+for most messages of a link, so they are cached.
 """
 
 from typing import Final, final
@@ -45,19 +45,19 @@ _DESCRIPTION_BYTES: Final = 3
 
 @final
 class MessageEncoder:
-    """`body` belongs to the head that was asked for last."""
+    """Encodes the messages of one link. `body` is the body of the message whose `head` was encoded last."""
 
     def __init__(self, tick: Tick) -> None:
         self.body = b""
         self._tick = tick
-        # The last answer that others may have as well: for these sections of this address.
+        # The cached head: it is valid for these sections and this address.
         self._sections = b""
         self._address = _NO_ADDRESS
         self._head = b""
-        # What of it came of what stands before the bare message, and that.
+        # The part of the cached head before the bare message, and the published sections that it was made of.
         self._led = b""
         self._lead = b""
-        # The header of the last message as it was published, its annotations, and the ones to add.
+        # Further caches: the decoded header, and the annotations before and after those of the address were added.
         self._encoded_header = b""
         self._header = _NO_HEADER
         self._annotations = b""
@@ -66,7 +66,7 @@ class MessageEncoder:
         self._annotated = b""
 
     def head(self, queue: Queue, entry: Entry) -> bytes:
-        """All that goes before the body."""
+        """Encode all sections before the body, as they are sent with this delivery of the entry."""
         message = entry.message
         if message.codec is CODEC_10:
             sections = message.properties
@@ -92,7 +92,7 @@ class MessageEncoder:
         returns = header.delivery_count + int(entry.returns)
         is_new = not entry.redelivered
         if message.origin == 0 and _DEATHS in annotations:
-            # Somebody may have had a dead letter before it became one (RabbitMQ).
+            # A dead letter may have been acquired before it was dead-lettered, so first-acquirer is false (RabbitMQ).
             is_new = False
             if message.codec is CODEC_091:
                 returns += failures(message.properties)
@@ -110,7 +110,7 @@ class MessageEncoder:
         return head
 
     def _leads(self, sections: bytes) -> bool:
-        """Whether these begin as the last ones did, and go on with the bare message."""
+        """Whether the sections begin as the cached ones, and only those of the bare message differ."""
         size: i64 = len(self._lead)
         if not sections.startswith(self._lead):
             return False
@@ -131,7 +131,7 @@ class MessageEncoder:
             try:
                 self._header = decode_header(encoded, 0)
             except DecodeError:
-                # It was taken for one that says nothing on its way in, too: a queue must not stop at it.
+                # A malformed header counts as an empty one, as it did at publishing: it must not block the queue.
                 self._header = _NO_HEADER
         return self._header
 
@@ -164,7 +164,7 @@ def _offset(offset: i64) -> bytes:
 
 
 def _without_address(annotations: bytes) -> bytes:
-    """What a publisher, or a broker before us, says of the address is not so any more."""
+    """Remove annotations about the address: a publisher or another broker wrote them for another address."""
     if b"x-exchange" not in annotations and b"x-routing-key" not in annotations:
         return annotations
     decoded = decode_message_annotations(annotations, 0)
@@ -174,7 +174,10 @@ def _without_address(annotations: bytes) -> bytes:
 
 
 def _added(annotations: bytes, entries: bytes, count: i64) -> bytes:
-    """A section of annotations with some more behind them, of which the names are not among those that are there."""
+    """Append `entries`, an encoded list of map entries, to a section of annotations.
+
+    `count` is the number of keys and values in them. None of their keys may be in the section already.
+    """
     content = b""
     had: i64 = 0
     if annotations:
@@ -205,5 +208,5 @@ def _added(annotations: bytes, entries: bytes, count: i64) -> bytes:
 
 
 def _value_at(section: bytes) -> i64:
-    """The position of a section's map."""
+    """The position of the map in an encoded section."""
     return section_at(section, 0, len(section))[1]

@@ -1,7 +1,7 @@
-"""Parses published messages: what they ask of the broker is decoded once for all messages with the same sections.
+"""Parses published messages. Publish options are decoded once for consecutive messages with the same sections.
 
-Most of it is in the header and in message annotations, which publishers repeat; the bare message behind them is looked
-into where the address is in there, or a user-id.
+The options are in the header and in message-annotations, which publishers repeat. The bare message is read only for a
+user-id, and for an address that is in `to` or `subject`.
 """
 
 from typing import Final, final
@@ -44,15 +44,15 @@ from flintmq.wire.amqp10.types import (
 )
 from flintmq.wire.amqp10.values import Described, Symbol, ULong
 
-# Places in the properties section (amqp-1.0 part 3 §3.2.4).
+# Indexes of fields in the properties section (amqp-1.0 part 3 §3.2.4).
 _USER_ID: Final = 1
 _TO: Final = 2
 _SUBJECT: Final = 3
-# A section with an empty text: its description, the code and the size.
+# The size of a section with an empty text: three bytes of descriptor, type code and size.
 _BODY_BYTES_MIN: Final = 5
-# No message begins with this.
+# A prefix that no message has.
 _UNKNOWN: Final = b"\xff"
-# An annotation with routing keys beside the address's (RabbitMQ).
+# The annotation that holds routing keys in addition to that of the address (RabbitMQ).
 _COPIES: Final = "x-cc"
 # The delivery-annotation of a message that another node has rejected (part 3 §3.2.2).
 _REJECTED: Final = "rejected"
@@ -60,7 +60,7 @@ _REJECTED: Final = "rejected"
 
 @final
 class PublishOptions:
-    """`more_keys` are routing keys beside the address's, None where there are none."""
+    """Options of a published message. `more_keys` are routing keys in addition to that of the address; None: none."""
 
     def __init__(self, message_options: MessageOptions, more_keys: list[str] | None) -> None:
         self.message_options = message_options
@@ -72,9 +72,9 @@ _NO_OPTIONS: Final = PublishOptions(TRANSIENT, None)
 
 @final
 class MessageParser:
-    """Parses one message after the other; `properties` and `body` are those of the last one, as a queue keeps them.
+    """Parses one message after the other. `properties` and `body` are those of the last one, as a queue keeps them.
 
-    `is_strict`: annotations are taken by the letter of the specification.
+    `is_strict`: unknown annotations with the prefix "x-" are refused, as the specification says.
     """
 
     def __init__(self, user: User, is_strict: bool = False) -> None:
@@ -82,7 +82,7 @@ class MessageParser:
         self.body = b""
         self._user = user
         self._is_strict = is_strict
-        # The sections before the last body as they came, and of them the header and annotations that were understood.
+        # The sections of the last message before its body, and those of them that hold its publish options.
         self._before = _UNKNOWN
         self._lead = b""
         self._publish_options = _NO_OPTIONS
@@ -91,12 +91,15 @@ class MessageParser:
         self._payload = b""
 
     def read_at(self, data: bytes, start: i64, stop: i64) -> PublishOptions:
-        """The message data[start:stop]. Raises DecodeError, or what it asks for that cannot be."""
+        """Parse the message data[start:stop], mostly from what is known of the last one.
+
+        Raises DecodeError if it is malformed, AmqpError or Amqp10Error if its options or its user-id are refused.
+        """
         before = self._before
         size: i64 = len(before)
         body: i64 = start + size
         if (size == 0 or data[start:body] == before) and _is_plain_body(data, body, stop):
-            # All is as in the last one but the body.
+            # Only the body differs from the last message.
             self.body = data[body:stop]
             self._check_user()
             return self._publish_options
@@ -105,7 +108,7 @@ class MessageParser:
         if not lead or data[start:body] == lead:
             fields, body = _skip_bare(data, body, stop)
             if body != ABSENT:
-                # The broker is told what it was told last.
+                # The publish options are those of the last message.
                 self._before = _UNKNOWN
                 self.properties = data[start:body]
                 self.body = data[body:stop]
@@ -117,7 +120,7 @@ class MessageParser:
         return self.read(data[start:stop])
 
     def read(self, payload: bytes) -> PublishOptions:
-        """The message that is all of `payload`."""
+        """Parse the message `payload`. Raises the same errors as `read_at`."""
         found = scan(payload)
         if found.body == ABSENT:
             raise DecodeError("a message has no body", SCOPE_LINK)
@@ -125,7 +128,7 @@ class MessageParser:
         if found.delivery_annotations == ABSENT:
             self.properties = payload[: found.body]
         else:
-            # They are for the next hop, which is here.
+            # Delivery-annotations end at the next hop, which is this broker.
             _check_hop(decode_delivery_annotations(payload, found.delivery_annotations), self._is_strict)
             stop = found.bare if found.message_annotations == ABSENT else found.message_annotations
             lead = payload[: found.delivery_annotations] + payload[stop : found.bare]
@@ -156,7 +159,7 @@ class MessageParser:
 
     @property
     def to(self) -> str | None:
-        """The address that the message read last has itself."""
+        """The `to` of the last message; None if it is not set. Raises DecodeError."""
         at = self._field(_TO)
         return None if at < 0 else self._reader(at).string()
 
@@ -169,7 +172,7 @@ class MessageParser:
         return Reader(self._payload, at, self._fields_end)
 
     def _field(self, index: i64) -> i64:
-        """The position of a field of the properties; -1 if it is not set. Raises DecodeError."""
+        """The position of the field with this index in the properties; -1 if it is not set. Raises DecodeError."""
         at = self._fields_at
         if at < 0:
             return -1
@@ -199,9 +202,9 @@ class MessageParser:
 
 
 def _skip_bare(data: bytes, pos: i64, end: i64) -> tuple[i64, i64]:
-    """Where the fields of properties are and where the body begins, if what is at `pos` is as nearly all write it.
+    """Find the fields of the properties and the start of the body, if the sections at `pos` have the usual encoding.
 
-    Either is ABSENT where it is not.
+    Returns ABSENT for the fields without properties, and ABSENT for the body if the encoding is another.
     """
     fields: i64 = ABSENT
     try:
@@ -217,7 +220,7 @@ def _skip_bare(data: bytes, pos: i64, end: i64) -> tuple[i64, i64]:
                 return fields, ABSENT
             pos = skip_value(data, pos + 3, end)
     except DecodeError:
-        # Whoever looks closer will say where in the message.
+        # The slow path parses the message again, and reports the error with its position.
         return fields, ABSENT
     return fields, pos if _is_plain_body(data, pos, end) else ABSENT
 
@@ -227,7 +230,7 @@ def _is_section(data: bytes, pos: i64, end: i64, kind: i64) -> bool:
 
 
 def _is_plain_body(data: bytes, pos: i64, end: i64) -> bool:
-    """Whether there is one section from `pos` to `end`, as nearly all write it: of data, or with a text as value."""
+    """Whether pos:end is one body section in the usual encoding: a data section, or an amqp-value that is a text."""
     if end - pos < _BODY_BYTES_MIN or data[pos] != DESCRIBED or data[pos + 1] != SMALLULONG:
         return False
     kind: i64 = data[pos + 2]
@@ -251,7 +254,7 @@ def _read_publish_options(lead: bytes, is_strict: bool) -> PublishOptions:
 
 
 def _check_hop(annotations: Annotations, is_strict: bool) -> None:
-    """Check the delivery-annotations of the hop before. Raises InvalidField or NotImplementedHere."""
+    """Check delivery-annotations. Raises InvalidField if `rejected` is no error, NotImplementedHere for other keys."""
     rejected = annotations.pop(_REJECTED, None)
     if rejected is not None and not isinstance(rejected, Error):
         described = rejected.descriptor if isinstance(rejected, Described) else None

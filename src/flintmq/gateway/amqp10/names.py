@@ -1,27 +1,27 @@
-"""Names of links that are attached: each is that of one link of a direction between two containers (part 2 §2.6.1)."""
+"""Names of attached links: unique per direction between two containers (amqp-1.0 part 2 §2.6.1)."""
 
 from abc import abstractmethod
 from typing import final
 
 from mypy_extensions import trait
 
-# Virtual host, user, container, name, and whether the broker receives by it. A container is who it says to be, so the
-# links of one user are nothing to another's.
+# Virtual host, user, container, link name, and whether the broker receives on the link. A client may choose any
+# container-id, so the user is part of the key: links of different users never meet.
 Key = tuple[str, str, str, str, bool]
 
 
 @trait
 class NamedLink:
-    """A link that gives way to one of the same name."""
+    """A link that is detached when another one of the same name attaches."""
 
     @abstractmethod
     def stolen(self) -> None:
-        """Detach it: the peer attached it again on another session."""
+        """Detach the link, because the peer attached one of the same name again."""
 
 
 @final
 class LinkNames:
-    """Those of all connections. A link is in here from its attach until either side has detached it."""
+    """The attached links of all connections by name. A link is in here from its attach until a side detaches it."""
 
     def __init__(self) -> None:
         self._links: dict[Key, NamedLink] = {}
@@ -33,16 +33,16 @@ class LinkNames:
         return self._links.get(key)
 
     def free(self, key: Key) -> None:
-        """The link that has the name gives way."""
+        """Detach the link that has the name, if there is one."""
         link = self._links.pop(key, None)
         if link is not None:
             link.stolen()
 
     def take(self, key: Key, link: NamedLink) -> None:
-        """The name has been free, and is this link's."""
+        """Give the name, which must be free, to a link."""
         self._links[key] = link
 
     def leave(self, key: Key, link: NamedLink) -> None:
-        """A link is detached; harmless where the name is another's by now."""
+        """Free the name of a link that is detached. Nothing happens if another link has the name by now."""
         if self._links.get(key) is link:
             del self._links[key]

@@ -1,4 +1,4 @@
-"""Nodes that are made because a link asks for them: dynamic ones, and queues that are not there yet."""
+"""Nodes that are created when a link attaches: dynamic nodes, and queues and exchanges that do not exist yet."""
 
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Final
@@ -19,24 +19,26 @@ from flintmq.wire.amqp10.values import Array, Described, Symbol, ULong
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.session import ServerSession
 
-# How sources say which filters they know (part 3 §3.5.8).
+# Capabilities by which sources say which filters they support (part 3 §3.5.8).
 FILTERS: Final = ("APACHE.ORG:SELECTOR", "APACHE.ORG:NO_LOCAL")
-# What JMS clients and RabbitMQ's call these nodes.
+# Capabilities of queues, as clients for JMS and RabbitMQ name them.
 _QUEUE_CAPABILITIES: Final = ("queue", "temporary-queue")
-# The capability by which a source is asked for that is no queue, but an address for answers (direct reply-to).
+# The capability by which a client asks for a reply address instead of a queue (direct reply-to).
 VOLATILE: Final = "rabbitmq:volatile-queue"
 _EXCHANGE_CAPABILITIES: Final = ("topic",)
 _LIFETIME: Final = "lifetime-policy"
 _DYNAMIC_PREFIX: Final = "amq.dyn-"
-# Longer ones are left out of generated names, which may be in every message (RabbitMQ).
+# Longer container and link names are left out of generated names, which may be in every message (RabbitMQ).
 _NAMES_MAX_CHARACTERS: Final = 150
 _RANDOM_BYTES: Final = 16
 
 
 def create(session: "ServerSession", link: str, terminus: Source | Target) -> Queue:
-    """A dynamic node: a queue with a name that tells whose it is, and with the lifetime that is asked for (§3.5.9).
+    """Create a dynamic node (§3.5.9): a queue with a generated name, with the lifetime policy that `terminus` asks for.
 
-    Where none is asked for it is the connection's own, and goes with the link (RabbitMQ). Raises NotImplementedHere.
+    Without one, the queue is deleted with the link, and is exclusive unless it is durable (RabbitMQ). Sets the address
+    and the properties of `terminus`. Raises NotImplementedHere for an unknown policy, InvalidField for one that is not
+    described, AccessRefused without permission.
     """
     policy = _policy(terminus.dynamic_node_properties.get(_LIFETIME))
     container = session.connection.container
@@ -56,7 +58,7 @@ def create(session: "ServerSession", link: str, terminus: Source | Target) -> Qu
 
 
 def is_volatile(source: Source, is_settled: bool) -> bool:
-    """Whether a dynamic source is an address for answers, which go straight to the link (RabbitMQ)."""
+    """Whether a dynamic source asks for a reply address, whose messages go directly to the link (RabbitMQ)."""
     return (
         VOLATILE in source.capabilities
         and is_settled
@@ -67,7 +69,7 @@ def is_volatile(source: Source, is_settled: bool) -> bool:
 
 
 def reply_address(session: "ServerSession", source: Source) -> Queue:
-    """Where answers to this link go, as to a channel of AMQP 0-9-1; it needs no permission, and ends with the link."""
+    """Create the reply address of a link (direct reply-to). It needs no permission, and is deleted with the link."""
     queue = session.vhost.make_reply_queue(REPLY_PREFIX + _random(session))
     source.dynamic_node_properties = {
         _LIFETIME: Described(ULong(CODES[f"amqp:{ON_CLOSE}:list"]), []),
@@ -79,7 +81,11 @@ def reply_address(session: "ServerSession", source: Source) -> Queue:
 
 
 def check_dynamic(terminus: Source | Target) -> None:
-    """Raises InvalidField for who asks for a node and names one, or says what one shall be and asks for none."""
+    """Check the fields for dynamic nodes.
+
+    Raises InvalidField for an address together with `dynamic`, for node properties without `dynamic`, and for
+    supported-dist-modes that are not symbols.
+    """
     if terminus.dynamic and terminus.address is not None:
         raise InvalidField("a dynamic node has the address that it is given: none can be asked for", SCOPE_LINK)
     if not terminus.dynamic and terminus.dynamic_node_properties:
@@ -91,13 +97,13 @@ def check_dynamic(terminus: Source | Target) -> None:
 
 
 def capabilities(wanted: list[str], is_queue: bool) -> list[str]:
-    """Which of the capabilities that a terminus was asked for it has."""
+    """Those of the `wanted` capabilities that a queue, or else an exchange, has."""
     known = _QUEUE_CAPABILITIES if is_queue else _EXCHANGE_CAPABILITIES
     return [name for name in wanted if name in known]
 
 
 def _policy(wanted: object) -> str:
-    """The name of a lifetime policy; empty where there is none."""
+    """The name of a lifetime policy; empty for None. Raises InvalidField or NotImplementedHere."""
     if wanted is None:
         return ""
     name: str | None = None
@@ -115,13 +121,13 @@ def _policy(wanted: object) -> str:
 
 
 def declare(session: "ServerSession", name: str) -> Queue:
-    """A queue that an address asks for, and nothing else."""
+    """Declare the durable queue that an address names. Raises AccessRefused without permission."""
     session.rights.check(CONFIGURE, "queue", name)
     return session.vhost.declare_queue(name, True, False, False, {}, session.connection)
 
 
 def auto_create(session: "ServerSession", name: str) -> None:
-    """Make a node that is asked for by no more than its name, where a policy says that this makes one."""
+    """Create the queue or exchange of a plain name if a policy says so. Raises AccessRefused without permission."""
     vhost = session.vhost
     kind = vhost.policies.auto_create(name, (ANY_QUEUE, *QUEUE_KINDS))
     if kind:
@@ -136,7 +142,10 @@ def auto_create(session: "ServerSession", name: str) -> None:
 
 
 def bound(session: "ServerSession", exchange: str, routing_key: str) -> Queue:
-    """A queue of this connection's own that gets what an exchange has for a key (RabbitMQ's first form)."""
+    """Declare an exclusive queue that is bound to an exchange (RabbitMQ's first form of addresses).
+
+    Raises NotFound if there is no such exchange, AccessRefused without permission.
+    """
     name = f"amq.gen-{_random(session)}"
     rights = session.rights
     rights.check(CONFIGURE, "queue", name)

@@ -18,14 +18,14 @@ from flintmq.wire.amqp10.states import (
 )
 from flintmq.wire.amqp10.termini import Source
 
-# Which outcomes a receiver can choose from, by their symbolic descriptors.
+# The outcomes that a receiver can choose from, by their symbolic descriptors.
 OUTCOMES: Final = [SYMBOLS[each.descriptor] for each in (Accepted, Rejected, Released, Modified)]
-# What becomes of a delivery whose receiver said nothing (RabbitMQ's choice too).
+# The outcome of a delivery whose receiver gives none (as in RabbitMQ).
 DEFAULT_OUTCOME: Final[Outcome] = RELEASED
 
 
 def default_of(source: Source, dialect: Dialect) -> tuple[Outcome, settlement.Outcome]:
-    """What becomes of deliveries whose receiver does not say it. Raises InvalidField."""
+    """The default outcome of a source, and what it does to an entry. Raises InvalidField for a state that is none."""
     chosen = source.default_outcome or DEFAULT_OUTCOME
     settled = settlement_of(chosen, dialect)
     if settled is None:
@@ -34,7 +34,7 @@ def default_of(source: Source, dialect: Dialect) -> tuple[Outcome, settlement.Ou
 
 
 def settlement_of(state: DeliveryState | None, dialect: Dialect) -> settlement.Outcome | None:
-    """None for a state that is no final one."""
+    """The broker's outcome for a delivery state; None for a state that is not terminal."""
     if isinstance(state, Accepted):
         return settlement.ACCEPTED
     if isinstance(state, Released):

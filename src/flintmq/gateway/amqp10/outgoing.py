@@ -1,4 +1,4 @@
-"""A link on which a client receives: a consumer with the link's credit, and what the client says of its deliveries."""
+"""A link on which a client receives: its consumer, its credit, and the outcomes of its deliveries."""
 
 from typing import TYPE_CHECKING, Final, final
 
@@ -41,32 +41,32 @@ if TYPE_CHECKING:
 
 # The property of a flow that names a transaction.
 TXN_ID: Final = "txn-id"
-# The one that says whether this consumer of a queue is the active one (RabbitMQ).
+# The property of a flow that says whether the link is the single active consumer of its queue (RabbitMQ).
 ACTIVE: Final = "rabbitmq:active"
 
 
 @final
 class LinkConsumer(ClientConsumer):
-    """`settles`: the client has each message with its delivery, and is not asked what became of it."""
+    """The consumer of a link. `settles`: deliveries are sent settled, so they get no outcome."""
 
     def __init__(
         self, owner: "OutgoingLink", link: SenderLink, queue: Queue, settles: bool, encoder: MessageEncoder
     ) -> None:
-        # A stream's reader is settled for, since it is not read without.
+        # A stream has no consumers without acknowledgements: `deliver` settles for the client.
         super().__init__(link.name, settles and not queue.keeps_all, False, owner.session.connection.number)
         self.context = owner
         self.queue = queue
-        # Whether the client has heard that it is attached.
+        # Whether messages may be delivered: the attach is answered, and the resumption of deliveries is over.
         self.started = False
         self.settles = settles
         self.owner = owner
         self._link = link
         self._encoder = encoder
         self._outflow = owner.session.outflow
-        # The part of what the queue counts that went out by this protocol.
+        # The queue's counters of deliveries by this protocol.
         self.passed = queue.outflow_of(PROTOCOL)
         self.number: i64 = 0
-        # Whether deliveries are more than sending: for a transaction, or a terminus that keeps notes.
+        # Whether deliveries need more than sending: for a transaction, a timeout, or a terminus that keeps notes.
         self.is_special = False
         self._tick = owner.session.gateway.tick
 
@@ -122,8 +122,8 @@ class LinkConsumer(ClientConsumer):
             link.send(self.number, head, body, False, entry)
 
     def _cannot_deliver(self, queue: Queue, entry: Entry, size: int) -> None:
-        """The link ends, and the message goes back: another consumer may be able to take it."""
-        # Otherwise the queue would count the message as delivered.
+        """End the link and return the message to the queue: another consumer may be able to take it."""
+        # With no_ack, the queue would remove the message.
         self.no_ack = False
         self.passed.delivered += 1
         self.owner.fail_later(
@@ -140,9 +140,10 @@ class LinkConsumer(ClientConsumer):
 
 @final
 class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
-    """`default_outcome` is what becomes of a delivery of which the client does not say it.
+    """A link on which a client receives.
 
-    `node` is what the source names; `queue` is where the consumer is, which may be a view of that.
+    `default_outcome` is the outcome of deliveries to which the client gives none. `node` is the queue that the source
+    names; `queue` is what the consumer subscribes to: the same, or a view of it.
     """
 
     def __init__(
@@ -161,31 +162,31 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         self.queue = queue
         self.default_outcome = settlement.RELEASED
         self.consumer = LinkConsumer(self, link, queue, link.snd_settle_mode == SND_SETTLED, encoder)
-        # The transaction in whose name it acquires messages (part 4 §4.4.3).
+        # The transaction in which the link acquires messages (part 4 §4.4.3).
         self.acquires: OpenTransaction | None = None
         # The terminus that outlives the link, if there is one.
         self.terminus: SourceTerminus | None = None
-        # Deliveries of an earlier link are taken up first.
+        # Deliveries of an earlier link that are still to be resumed; new ones follow after them.
         self.resumption: Resumption | None = None
-        # Messages whose notes are not on the disk yet; they will take credit.
+        # The number of messages that wait for their notes to be on the disk; each will take credit.
         self._noting = 0
         # The timeouts of deliveries, if the queue or the client set one.
         self._timeouts: Timeouts | None = None
-        # Outcomes that a transaction has, and will apply or not.
+        # Outcomes that are staged in transactions.
         self.staged: dict[LinkSettlement, None] = {}
         self.is_over = False
-        # The queue itself, where it is a view that is consumed from.
+        # The queue itself; `queue` may be a view of it.
         self._node = node
 
     def limit_time(self, timeout_ms: i64) -> None:
-        """Deliveries that are not settled within this time go to others."""
+        """Set the consumer timeout in milliseconds, after which unsettled deliveries are released; 0 or less: none."""
         if timeout_ms > 0 and not self.consumer.settles and not self.queue.keeps_all:
             self._timeouts = Timeouts(self, self.session.gateway.tick.timers, timeout_ms)
 
     # -- credit -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The client has been answered: deliveries may follow."""
+        """Begin to deliver: the attach has been answered."""
         if self.queue.settings.single_active:
             self.tell_turn(self._is_served())
         self.consumer.is_special = self._is_special
@@ -200,7 +201,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         self._look()
 
     def on_room(self, link: SenderLink) -> None:
-        # Links are told so in turn, and the order of what they deliver is to be that one.
+        # Links get room in turn, and should deliver in that order.
         if link.credit > 0:
             self.queue.touch_in_turn()
         self._look()
@@ -216,7 +217,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
             self.session.connection.drain(self)
 
     def end_drain(self) -> bool:
-        """Whether the client has all there is now, and was told so."""
+        """Answer the drain if all available messages were sent. Returns False if it has to be tried again."""
         link = self.link
         if not link.drain or not link.is_attached:
             return True
@@ -230,13 +231,13 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         return True
 
     def tell_turn(self, is_active: bool) -> None:
-        """Whether this is the single active consumer of its queue from now on (RabbitMQ: of a quorum queue)."""
+        """Tell the client whether it is the single active consumer of a quorum queue from now on (RabbitMQ)."""
         if self.queue.kind == "quorum" and self.link.is_attached:
             self.link.available = self._available()
             self.link.tell({ACTIVE: is_active})
 
     def _is_served(self) -> bool:
-        """False for one that waits for its turn."""
+        """False if another consumer is the single active one of the queue."""
         return not self.queue.settings.single_active or self.queue.consumers[0] is self.consumer
 
     def _available(self) -> int:
@@ -248,13 +249,13 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is credit for no more than what is to be sent already, or something to be settled first."""
+        """Whether deliveries must wait: waiting ones take all credit, or late ones are to be settled first."""
         if self._timeouts is not None and self._timeouts.is_waiting:
             return True
         return self._noting > 0 and i64(self._noting) >= self.link.credit
 
     def acquires_for(self, transaction: "OpenTransaction | None") -> None:
-        """Acquire the messages that are sent from now on in the name of a transaction; None: in no transaction."""
+        """Acquire messages in a transaction from now on; None: in no transaction."""
         self.acquires = transaction
         consumer = self.consumer
         consumer.no_ack = consumer.settles and not self.queue.keeps_all and transaction is None
@@ -277,7 +278,8 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         if terminus is not None and self._keeps_notes:
             held = terminus.hold(tag, queue, entry)
             if held.note is not None or self._noting > 0:
-                # Or a crash could take the note of what the client has. What needs none must not overtake.
+                # The note must be durable before the client has the message: a crash could lose it otherwise. A
+                # delivery without a note waits, too, so that it does not overtake earlier ones.
                 self._noting += 1
                 self.session.connection.confirms.add(_Noted(self, held, acquires, [head, body]))
                 return
@@ -294,17 +296,20 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
             self._timeouts.sent(sent, self.session.gateway.tick.now_ms)
 
     def noted(self, held: SentDelivery, acquires: "OpenTransaction | None", payload: list[bytes]) -> None:
-        """The note of a delivery is on the disk. The transaction is that of then: the link may have another by now."""
+        """Send a delivery whose note is on the disk.
+
+        `acquires` is the transaction in which the link acquired it; by now the link may acquire in another one.
+        """
         self._noting -= 1
         terminus = self.terminus
         if self.is_over or terminus is None or terminus.unsettled.get(held.tag) is not held:
             return
         if not self.link.can_send:
-            # The client took credit back, or the session is full: this one goes back to where it was.
+            # The client took credit back, or the session window is full: the message returns to its place.
             terminus.settle(held.tag, settlement.RELEASED)
             return
         if acquires is not None and acquires.is_over:
-            # Discharged meanwhile.
+            # The transaction was discharged while the note was written.
             acquires = None
         self._send(held.tag, payload, False, acquires, held.entry)
 
@@ -312,22 +317,22 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
 
     @property
     def late_count(self) -> int:
-        """Deliveries that are unsettled, and whose messages are back in the queue."""
+        """The number of unsettled deliveries whose messages are back in the queue because of the consumer timeout."""
         return 0 if self._timeouts is None else self._timeouts.late_count
 
     def watch_again(self, delivery: OutgoingDelivery) -> None:
-        """A transaction that had a delivery is over: where the client still has it, its time begins again."""
+        """Restart the consumer timeout of a delivery whose transaction is over, if the client still has it."""
         if self._timeouts is not None and not self.is_over:
             self._timeouts.restart(delivery, self.session.gateway.tick.now_ms)
 
     def is_late(self, now: bool) -> None:
-        """It was too long about a delivery, or has settled all of those by now."""
+        """Set whether the client holds deliveries beyond the consumer timeout; `now` is False once all are settled."""
         if self.consumer.is_late != now:
             self.consumer.is_late = now
             self.queue.lateness_changed(self.consumer)
 
     def give_back_late(self, delivery: OutgoingDelivery) -> None:
-        """The client had time enough for it: it is for others, and the client is to say that it knows (§2.6.12)."""
+        """Release a delivery beyond the consumer timeout; it stays unsettled until the client settles it (§2.6.12)."""
         entry = delivery.mark
         assert isinstance(entry, Entry)
         delivery.mark = None
@@ -357,12 +362,12 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         outcome = settlement_of(state, self.session.vhost.dialect)
         if outcome is None:
             if not settled:
-                # How far it has come: nothing to decide yet.
+                # The state `received` says only how much has arrived.
                 return
             outcome = self.default_outcome
         entry = delivery.mark
         if isinstance(entry, Settling):
-            # It has been decided, and the client will hear of it.
+            # The outcome is already decided, and will be sent once it is durable.
             return
         was_noted = False
         if entry is not None:
@@ -370,20 +375,23 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
             delivery.mark = None
             was_noted = self.apply(delivery.tag, entry, outcome)
         elif self.session.transactions.retires(delivery):
-            # The discharge decides, and the client hears of that.
+            # The delivery is retired in a transaction: the discharge settles it.
             return
         if not settled:
             self.settle(delivery, state, was_noted)
 
     def _forgotten(self, delivery: OutgoingDelivery) -> None:
-        """The client has settled it. Where no transaction has taken that in, nobody else would ever get the message."""
+        """Apply the default outcome to a delivery that the client settled and no transaction took.
+
+        Otherwise its message would stay acquired for ever.
+        """
         entry = delivery.mark
         if isinstance(entry, Entry):
             delivery.mark = None
             self.apply(delivery.tag, entry, self.default_outcome)
 
     def apply(self, tag: bytes, entry: Entry, outcome: settlement.Outcome) -> bool:
-        """Settle an entry; where the terminus has a note of it, together with that: True then."""
+        """Settle an entry, and its note in the terminus. Returns whether the client must wait until this is durable."""
         held = self.settle_held(tag, outcome)
         if held is None:
             outcome.apply(self.queue, entry, self.context)
@@ -391,9 +399,9 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         return held.note is not None or self.consumer.seen is not None
 
     def settle_held(self, tag: bytes, outcome: settlement.Outcome) -> SentDelivery | None:
-        """Settle what the terminus holds by this tag; None if it holds nothing.
+        """Settle the delivery that the terminus holds with this tag. Returns None if it holds none.
 
-        Its note goes in one group with the dead letter that this may make: a crash could leave the message to others.
+        The removal of its note and a resulting dead letter are one group of the journal: a crash leaves both or none.
         """
         if outcome is settlement.ACCEPTED:
             self.session.outflow.acked += 1
@@ -414,9 +422,10 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         return held
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None, was_noted: bool) -> None:
-        """Tell the client that a delivery is settled; where there was a note of it, once that cannot come back.
+        """Tell the client that a delivery is settled.
 
-        For then the client would have forgotten of the delivery, and get it again.
+        If `was_noted`, that waits until the removal of the note is durable. Otherwise a crash could bring the note back
+        after the client forgot the delivery, and the client would get it again.
         """
         if was_noted:
             settling = Settling(delivery, state)
@@ -427,7 +436,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
 
     @property
     def is_live(self) -> bool:
-        """Whether the link, which is detached, still decides of its deliveries (part 2 §2.7.6)."""
+        """Whether the client may still settle deliveries of this detached link (part 2 §2.7.6)."""
         return self.terminus is not None and self.terminus.detached is self
 
     def superseded(self) -> None:
@@ -435,18 +444,18 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
 
     @property
     def context(self) -> object:
-        """What a message that is undeliverable here is kept from."""
+        """The context that a message undeliverable here is withheld from: the terminus, or else the link."""
         return self if self.terminus is None else self.terminus
 
     # -- the end ------------------------------------------------------------------------------------------------
 
     def fail_later(self, error: AmqpError | Amqp10Error, entry: Entry) -> None:
-        """End the link when the tick does: now its queue is in the middle of giving out messages."""
+        """End the link at the end of the tick, because its queue is delivering at the moment."""
         self.consumer.started = False
         self.session.connection.confirms.at_end(_LinkFault(self, error, entry))
 
     def queue_gone(self) -> None:
-        """Nothing can be settled any more, and nothing comes."""
+        """Detach the link because its queue was deleted; outcomes of its deliveries have no effect any more."""
         self.is_over = True
         if self._timeouts is not None:
             self._timeouts.end()
@@ -458,7 +467,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         self.session.connection.touch()
 
     def stolen(self) -> None:
-        """Another link by the same name takes over (part 2 §2.6.1)."""
+        """Detach the link because another one of the same name was attached (part 2 §2.6.1)."""
         self._leave(True)
         self.link.detach(LinkStolen(f"link '{self.link.name}' was attached somewhere else"), closed=False)
         self.session.connection.touch()
@@ -467,11 +476,14 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         self._leave(not closed)
 
     def end(self) -> None:
-        """The link is no more, whatever outlives others."""
+        """End the link and its terminus."""
         self._leave(False)
 
     def _leave(self, is_suspended: bool) -> None:
-        """The queue has one consumer less, and what that had is kept for the next link of this name, or goes back."""
+        """End the subscription. With `is_suspended`, unsettled deliveries are kept for the next link of this name.
+
+        Otherwise they get the default outcome, and the terminus expires.
+        """
         if self.is_over:
             return
         self.is_over = True
@@ -483,11 +495,11 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         consumer.started = False
         if self._timeouts is not None:
             self._timeouts.end()
-        # First the subscription, so that nothing comes back to it.
+        # The subscription ends first, so that returned messages do not come back to this consumer.
         self.queue.unsubscribe(consumer)
         terminus = self.terminus
         if terminus is None and is_suspended and session.engine.is_open:
-            # It may come back until the session ends.
+            # The client may attach the link again until the session ends.
             self._make_terminus()
             terminus = self.terminus
         if terminus is not None:
@@ -511,7 +523,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         try:
             self.session.use_source(self, None)
         except ResourceError:
-            # Too many are kept already.
+            # The limit of kept termini is reached.
             return
         join(self._node, self, self.terminus, False)
         leave(self._node, self)
@@ -533,7 +545,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
 
 @final
 class _Noted(PendingReply):
-    """A delivery of which the terminus had to make a note first."""
+    """A delivery that is sent once its note in the terminus is durable."""
 
     def __init__(
         self, owner: OutgoingLink, held: SentDelivery, acquires: "OpenTransaction | None", payload: list[bytes]
@@ -547,28 +559,28 @@ class _Noted(PendingReply):
         self._owner.noted(self._held, self._acquires, self._payload)
 
     def fail(self, reason: str) -> None:
-        """Nothing durable can be sent."""
+        """The storage failed: the delivery is not sent."""
 
 
 @final
 class Settling(PendingReply):
-    """The outcome of a delivery of which the terminus had a note."""
+    """A settlement that is sent once the removal of the delivery's note is durable."""
 
     def __init__(self, delivery: OutgoingDelivery, state: DeliveryState | None) -> None:
         self._delivery = delivery
         self._state = state
 
     def send(self) -> None:
-        # Nothing, where the delivery is gone with its link.
+        # If the link is gone, so is the delivery, and nothing is sent.
         self._delivery.link.settle(self._delivery, self._state)
 
     def fail(self, reason: str) -> None:
-        """After a restart the terminus may have it again."""
+        """The storage failed: after a restart the terminus may hold the delivery again."""
 
 
 @final
 class _LinkFault(PendingReply):
-    """A message that a client, or its transaction, cannot take costs it the link."""
+    """Ends a link at the end of the tick because its client or its transaction cannot take a message."""
 
     def __init__(self, owner: OutgoingLink, error: AmqpError | Amqp10Error, entry: Entry) -> None:
         self._owner = owner

@@ -1,4 +1,4 @@
-"""Deliveries that a terminus keeps: how much is here of those that come in parts, and when the client hears of them."""
+"""Progress of deliveries that a terminus keeps: how much has arrived, and when the client is told."""
 
 from typing import Final, final
 
@@ -14,23 +14,23 @@ from flintmq.protocol.amqp10.receiver import ReceiverLink
 from flintmq.wire.amqp10.received import bytes_before, received_state
 from flintmq.wire.amqp10.states import DeliveryState, Received
 
-# Parts of a message are confirmed at once up to this size, and then once for every so many bytes.
+# Up to this size every part of a message is confirmed at once; after that, once per this many bytes.
 _CONFIRM_BYTES: Final = 2 * 1024 * 1024
 
 
 @final
 class Progress:
-    """How a delivery comes in: what of it came before, on another link, is passed over."""
+    """Progress of an incoming delivery. `seen` bytes of it came on an earlier link, and are skipped on this one."""
 
     def __init__(self, seen: i64) -> None:
         self._seen: i64 = seen
         self._held: i64 = 0
-        # How much the client was told of, and whether it is about to be told.
+        # The size that the client was last told of, and whether it is about to be told a new one.
         self._told: i64 = 0
         self.is_owed = False
 
     def hold(self, budget: ReassemblyBudget, size: i64) -> None:
-        """A part came. Raises ResourceLimitExceeded where the connection has too many of them."""
+        """Charge `size` bytes of a part to the budget. Raises ResourceLimitExceeded if the budget is used up."""
         self._held += size
         budget.hold(size)
 
@@ -39,7 +39,7 @@ class Progress:
         self._held = 0
 
     def owes_word(self, size: i64) -> bool:
-        """Whether the client is to hear how much there is: at once while that is little, later from time to time."""
+        """Whether to tell the client that `size` bytes are here: at once while that is little, later at intervals."""
         if self.is_owed or (size >= _CONFIRM_BYTES and size < self._told + _CONFIRM_BYTES):
             return False
         self._told = size
@@ -56,7 +56,7 @@ class Progress:
 
 
 def seen(known: ReceivedDelivery, state: DeliveryState | None) -> i64:
-    """How many bytes of a resumed delivery came before; `state` says where the client begins (part 3 §3.4.6)."""
+    """How many bytes the client sends again in a resumed delivery; `state` says where it begins (part 3 §3.4.6)."""
     begins: i64 = 0
     if isinstance(state, Received):
         begins = bytes_before(b"".join(known.parts), state)
@@ -65,7 +65,7 @@ def seen(known: ReceivedDelivery, state: DeliveryState | None) -> i64:
 
 @final
 class PartKept(PendingReply):
-    """A part of a message is on the disk, and need not be sent again."""
+    """Tells the client, once a part of a message is on the disk, that it need not send that part again."""
 
     def __init__(
         self, link: ReceiverLink, delivery: IncomingDelivery, received: ReceivedDelivery, progress: Progress
@@ -89,15 +89,15 @@ class PartKept(PendingReply):
         self._link.update(self._delivery, place)
 
     def fail(self, reason: str) -> None:
-        """Nothing is confirmed."""
+        """The storage failed: the part is not confirmed."""
 
 
 @final
 class OutcomeKept(PendingReply):
-    """The outcome of a message is on the disk, with the message.
+    """Sends the outcome of a message once the message and the outcome are on the disk.
 
-    The terminus knows it until the client was told, or in settle mode second until the client has settled. It goes on
-    knowing where the link is gone before that: then the next link of its name tells.
+    The terminus then forgets the outcome; in settle mode second, only when the client has settled. If the link ends
+    before that, the terminus keeps the outcome, and the next link of this name tells it.
     """
 
     def __init__(self, terminus: TargetTerminus, delivery: IncomingDelivery, outcome: DeliveryState) -> None:

@@ -1,4 +1,4 @@
-"""Filters that compare fields of the properties, or application-properties, with values (OASIS filtex 1.0 §4)."""
+"""Filters that compare properties or application-properties with values (OASIS filtex 1.0 §4)."""
 
 from typing import Final, final
 
@@ -18,13 +18,13 @@ APPLICATION_PROPERTIES: Final = "amqp:application-properties-filter"
 
 # Characters that are compared in one unit of work.
 _COMPARED_PER_UNIT: Final = 4_096
-# How a value is compared (§4.1.1).
+# Ways to compare a value (§4.1.1).
 _ANYTHING: Final = 0
 _EQUAL: Final = 1
 _PREFIX: Final = 2
 _SUFFIX: Final = 3
 
-# What a field of the properties can hold, beside text.
+# Fields of the properties whose values are not, or not only, strings.
 _IDS: Final = ("message_id", "correlation_id")
 _TIMES: Final = ("absolute_expiry_time", "creation_time")
 _SYMBOLS: Final = ("content_type", "content_encoding")
@@ -53,7 +53,7 @@ class _Wanted:
 
 
 def _cost(wanted: list[_Wanted]) -> int:
-    """Units of work that it takes to compare a message with all of these; long texts by their length."""
+    """The units of work for comparing a message with all these values; long values cost more."""
     return 4 + len(wanted) + sum([_length(each.value) for each in wanted]) // _COMPARED_PER_UNIT
 
 
@@ -80,12 +80,12 @@ class _OfApplicationProperties(Filter):
 
     def matches(self, message: Message) -> bool:
         WORK.spent += self.cost
-        # A property that is not there is like no value, not even null.
+        # A missing property equals no value, not even null.
         return all(field.is_there(message) and wanted.holds(field.read(message)) for field, wanted in self._fields)
 
 
 def property_filter(kind: str, value: object) -> Filter | None:
-    """None where it is not as it has to be."""
+    """Make the filter of type `kind` with this value; None for a value that is not valid for the type."""
     if not isinstance(value, dict) or not 0 < len(value) <= PROPERTY_FILTER_MAX_FIELDS:
         return None
     if kind == APPLICATION_PROPERTIES:

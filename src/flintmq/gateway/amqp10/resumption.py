@@ -1,4 +1,4 @@
-"""Deliveries of a suspended link, taken up again on the next one (amqp-1.0 part 2 §2.6.13, part 3 §3.4.6)."""
+"""Resumption of the deliveries of a suspended link on the next one (amqp-1.0 part 2 §2.6.13, part 3 §3.4.6)."""
 
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
@@ -17,13 +17,13 @@ from flintmq.wire.amqp10.states import Received
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.outgoing import OutgoingLink
 
-# The actions for a delivery that the client has an outcome for.
+# The actions for a delivery to which the client gave an outcome.
 _OUTCOMES: Final = (Action.SETTLE, Action.RESTATE)
 
 
 @final
 class Resumption:
-    """The deliveries that are still to be resumed, in the order they were sent; each takes credit."""
+    """Resumes the deliveries of a terminus, in the order in which they were sent; each takes credit."""
 
     def __init__(
         self,
@@ -33,32 +33,32 @@ class Resumption:
         theirs: Unsettled,
         is_complete: bool,
     ) -> None:
-        """Both sides have said what they hold for unsettled: `theirs` is what the client said."""
+        """Plan the resumption. `theirs` is the client's map of unsettled deliveries; `is_complete`: it lists all."""
         self._owner = owner
         self._terminus = terminus
         self._encoder = encoder
-        # A message is here whole as long as it is not settled: it can be sent from any place on.
+        # The queue has the whole message until it is settled, so sending can go on from any byte.
         self._todo: deque[tuple[SentDelivery, Plan]] = deque(
             [(held, plan(tag, None, theirs, is_complete)) for tag, held in terminus.unsettled.items()]
         )
-        # Deliveries that the client has, and that are settled here.
+        # Deliveries that the client holds as unsettled, and that are settled here.
         self._settled_tags = [tag for tag in theirs if tag not in terminus.unsettled]
-        # The part of these deliveries that is aborted, because the map of unsettled deliveries was sent incomplete.
+        # Deliveries among these that are still to be aborted, because our unsettled map was sent incomplete.
         self._to_abort: deque[bytes] = deque()
         self._has_settled = False
-        # For the outcomes that the client had to be on the disk: it is told then that they count.
+        # Whether outcomes of the client are being written to the disk: they are confirmed after that.
         self._is_waiting = False
 
     def told_in_part(self) -> None:
-        """Our map did not fit into a frame: that it does not speak of a delivery does not say that it is settled here.
+        """Abort the deliveries that are settled here: our unsettled map did not fit into a frame, and was incomplete.
 
-        While the client holds more than a frame has room for, no attach of ours would ever say it. So each is aborted,
-        as what cannot be resumed is.
+        A delivery missing in an incomplete map need not be settled, so the client would keep it. No later attach would
+        help either, while the map is too large. An abort tells the client that the delivery is over.
         """
         self._to_abort.extend(self._settled_tags)
 
     def go_on(self) -> bool:
-        """Do what there is credit for. True when nothing is left."""
+        """Resume as many deliveries as there is credit for. Returns whether all are done."""
         if not self._has_settled:
             self._settle()
         if self._is_waiting:
@@ -82,7 +82,7 @@ class Resumption:
         return True
 
     def _settle(self) -> None:
-        """Apply the outcomes that the client came back with."""
+        """Apply the outcomes in the client's unsettled map."""
         self._has_settled = True
         for held, planned in self._todo:
             if planned.action in _OUTCOMES:
@@ -111,7 +111,7 @@ class Resumption:
                 link.resume(held.tag, rest, planned.state, False, MESSAGE_FORMAT, held.entry)
                 return
         if action is not Action.SEND:
-            # The client has a part of another message: then this is a delivery like others.
+            # The client holds a part of different content: abort that, and send the message as a new delivery.
             link.abort_resumed(held.tag)
             self._todo.appendleft((held, Plan(Action.SEND)))
             return
@@ -120,7 +120,7 @@ class Resumption:
 
 @final
 class _Settled(PendingReply):
-    """The outcomes that a client came back with are safe."""
+    """Goes on with a resumption once the outcomes of the client's unsettled map are durable."""
 
     def __init__(self, resumption: Resumption) -> None:
         self._resumption = resumption
@@ -129,13 +129,13 @@ class _Settled(PendingReply):
         self._resumption.settled()
 
     def fail(self, reason: str) -> None:
-        """After a restart the deliveries may be there again, for the client to say what became of them."""
+        """The storage failed: after a restart the deliveries may be unsettled again; the client settles them anew."""
 
 
 def _rest(head: bytes, body: bytes, state: object) -> list[bytes] | None:
-    """A message from a place on; None where the receiver has another message for that.
+    """The rest of a message from the position in `state` on; None if it cannot be continued there.
 
-    Within the header, which is the broker's own, nothing is as it was: time went by, and the message was acquired.
+    A position within the header cannot be continued: the broker rewrites ttl and first-acquirer for each delivery.
     """
     if not isinstance(state, Received) or (state.section_number == 0 and state.section_offset == 0):
         return [head, body]

@@ -1,4 +1,4 @@
-"""What all AMQP 1.0 connections of a server share: what they are offered, and what their publishers said before."""
+"""State that all AMQP 1.0 connections of a server share: the server's open, and the names of attached links."""
 
 from dataclasses import dataclass
 from typing import final
@@ -11,12 +11,12 @@ from flintmq.wire.amqp10.composite import Fields
 
 @dataclass(frozen=True)
 class Offer:
-    """What the server says of itself in its open."""
+    """The fields of the server's open, and the settings of its connections."""
 
     container_id: str
     properties: Fields
     tuning: Tuning
-    # Where a hostname does not name a virtual host as "vhost:name".
+    # The virtual host of clients whose hostname is not "vhost:NAME".
     default_vhost: str = "/"
 
 

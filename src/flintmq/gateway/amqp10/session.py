@@ -1,4 +1,4 @@
-"""A session as the server sees it: which kind of link an attach asks for."""
+"""A session of a client: its links, their termini, its transactions and its management links."""
 
 from typing import TYPE_CHECKING, final
 
@@ -39,7 +39,7 @@ class ServerSession(SessionOwner):
         self.gateway = connection.gateway
         self.names = connection.service.names
         self._targets = connection.gateway.targets.of(access.rights)
-        # Links by which messages come, for when there is an alarm.
+        # Links on which the client publishes: alarms take their credit back.
         self.incoming: dict[IncomingLink, None] = {}
         self.transactions = Transactions(self)
         self.management = ManagementPairs(self)
@@ -56,7 +56,7 @@ class ServerSession(SessionOwner):
         self.outflow = Outflow()
 
     def client(self) -> Client:
-        """The client, for taps."""
+        """Describe the client for taps."""
         connection = self.connection
         return Client(connection.peer, self.engine.number, connection.user, self.vhost.name)
 
@@ -73,11 +73,11 @@ class ServerSession(SessionOwner):
     # -- links that give way, or wait to be resumed ---------------------------------------------------------------
 
     def key(self, name: str) -> tuple[str, str, str]:
-        """Under which the ends of a link are kept: a container is who it says it is, for its own user alone."""
+        """The key of a kept terminus. It holds the user, because a client may choose any container-id."""
         return self.access.user.owner, self.connection.container, name
 
     def name_key(self, name: str, is_receiver: bool) -> Key:
-        """The key of an attached link among the names in use; `is_receiver`: the broker receives by the link."""
+        """The key of an attached link among the names in use; `is_receiver`: the broker receives on the link."""
         return self.vhost.name, *self.key(name), is_receiver
 
     def source_of(self, name: str) -> Source | None:
@@ -99,7 +99,7 @@ class ServerSession(SessionOwner):
     def free_sender(self, name: str) -> SourceTerminus | None:
         """The source terminus of this name, if kept. A link that uses it is detached (part 2 §2.6.1).
 
-        Only for who may have the link: the one before is gone then.
+        Call it only after all permission checks, because it ends the earlier link.
         """
         self.names.free(self.name_key(name, False))
         return self.vhost.termini.sources.get(self.key(name))
@@ -110,7 +110,7 @@ class ServerSession(SessionOwner):
         return self.vhost.termini.targets.get(self.key(name))
 
     def use_source(self, link: OutgoingLink, found: SourceTerminus | None) -> None:
-        """The link uses its terminus from now on, whatever was known of that. Raises ResourceError."""
+        """Give a link its terminus: `found`, or a new one. Raises ResourceError if too many are kept."""
         terminus = source_terminus(self, link.link.name, link.source, found)
         terminus.seen = link.consumer.seen
         terminus.attach(link, self, self.connection)
@@ -122,7 +122,10 @@ class ServerSession(SessionOwner):
         link.terminus = terminus
 
     def publish_target(self, exchange: str, routing_key: str) -> PublishTarget:
-        """Raises InvalidField for names that AMQP 0-9-1, and the journal, have no room for."""
+        """The cached publish target of an exchange and routing key.
+
+        Raises InvalidField for more than 255 bytes in either: AMQP 0-9-1 and the journal have no room for longer names.
+        """
         key = (exchange, routing_key)
         known = self._targets.find(key)
         if known is None:
@@ -134,7 +137,7 @@ class ServerSession(SessionOwner):
         return known
 
     def grant(self) -> None:
-        """An alarm took credit from publishers, or they have it back."""
+        """Grant the links on which the client publishes their credit; while an alarm is on, take it back."""
         for link in self.incoming:
             link.grant()
 

@@ -1,8 +1,8 @@
-"""Deliveries of a link that its client is too long about (RabbitMQ's consumer timeout).
+"""Consumer timeouts of a link (RabbitMQ): a time limit for the client to settle each delivery.
 
-What is not settled in time goes back to its queue, for others: the client hears that it is released, and gets nothing
-more on this link before it has settled that. A delivery that a transaction has acquired, or given an outcome to, is the
-transaction's affair; where it is unsettled after the discharge, the client has as long for it as for a new one.
+A delivery that is not settled in time is released to its queue. The client is told, and gets nothing more on this link
+until it has settled that delivery. A delivery that a transaction has acquired or retired has no limit. If the client
+still has it after the discharge, its time begins anew.
 """
 
 from collections import deque
@@ -17,34 +17,34 @@ from flintmq.protocol.amqp10.delivery import OutgoingDelivery
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.outgoing import OutgoingLink
 
-# Deliveries that are looked at once more for whether they are settled, beside twice those that are not.
+# The watch list is cleaned of settled deliveries when it is at least this long, and twice as long as those unsettled.
 _WATCHED_MIN: Final = 1024
 
 
 @final
 class Timeouts(Timed):
-    """Of one link, in whose `timeout_ms` each of its deliveries is to be settled."""
+    """The timeouts of one link: each delivery is to be settled within `timeout_ms` milliseconds."""
 
     def __init__(self, owner: "OutgoingLink", timers: Timers, timeout_ms: i64) -> None:
         super().__init__()
         self._owner = owner
         self._timers = timers
         self._timeout_ms: i64 = timeout_ms
-        # In the order in which they were sent, and with it that in which they are due.
+        # Deliveries with their due times, in the order in which they were sent, which is that of the due times.
         self._watched: deque[tuple[OutgoingDelivery, int]] = deque()
-        # What is watched from a later time on: those that stand among the watched with this due time as well.
+        # Later due times of deliveries whose time began anew; each is among the watched with both due times.
         self._restarted: dict[OutgoingDelivery, int] = {}
-        # What was released because of the time, and what the client has yet to settle.
+        # Deliveries that were released because of the timeout, and that the client has yet to settle.
         self._late: dict[OutgoingDelivery, None] = {}
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the client has to settle something before it gets more."""
+        """Whether the client has to settle late deliveries before it gets more."""
         return bool(self._late)
 
     @property
     def late_count(self) -> int:
-        """Deliveries that were released, and that the client has yet to settle."""
+        """The number of deliveries that were released as late, and that the client has yet to settle."""
         return len(self._late)
 
     def sent(self, delivery: OutgoingDelivery, now_ms: i64) -> None:
@@ -59,13 +59,13 @@ class Timeouts(Timed):
         self._timers.at(due_ms, self)
 
     def restart(self, delivery: OutgoingDelivery, now_ms: i64) -> None:
-        """A transaction is over that had a delivery, and the client still has it."""
+        """Begin the time of a delivery anew, if the client still has it: its transaction is over."""
         if _is_held(delivery):
             self._restarted[delivery] = int(now_ms + self._timeout_ms)
             self.sent(delivery, now_ms)
 
     def settled(self, delivery: OutgoingDelivery) -> None:
-        """The client has said what it has to of a delivery."""
+        """Note that the client has settled a delivery or given it an outcome."""
         if delivery in self._late:
             del self._late[delivery]
             if not self._late:
@@ -82,7 +82,7 @@ class Timeouts(Timed):
                 self._restarted.pop(delivery, None)
             if _is_held(delivery):
                 late.append(delivery)
-                # First of all, so that the link does not get again what it gives back.
+                # All are marked as late before any is released, so that the link does not get them again.
                 self._late[delivery] = None
         if late:
             self._owner.is_late(True)
@@ -99,5 +99,5 @@ class Timeouts(Timed):
 
 
 def _is_held(delivery: OutgoingDelivery) -> bool:
-    """Whether the client has it, and no outcome was found for it yet."""
+    """Whether the client has the delivery, and it has no outcome yet."""
     return not delivery.is_settled and isinstance(delivery.mark, Entry)

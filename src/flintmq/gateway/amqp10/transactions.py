@@ -1,4 +1,4 @@
-"""Transactions: a coordinator's link, and what deliveries and outcomes have to do with it (amqp-1.0 part 4)."""
+"""Transactions: links to the coordinator, and posting, acquiring and retiring in transactions (amqp-1.0 part 4)."""
 
 from typing import TYPE_CHECKING, Final, final
 
@@ -73,19 +73,19 @@ class OpenTransaction:
         self.id = txn_id
         self.link = link
         self.work = work
-        # Why it can only be rolled back, where that is so.
+        # The error because of which the transaction can only be rolled back; None: it can be committed.
         self.failure: AmqpError | Amqp10Error | None = None
-        # Whether it was discharged, or went with its coordinator.
+        # Whether it was discharged, or rolled back with its link to the coordinator.
         self.is_over = False
-        # Links that acquire in its name (part 4 §4.4.3), and what they did.
+        # Links that acquire in it (part 4 §4.4.3), and the deliveries that were acquired.
         self.acquiring: dict[OutgoingLink, None] = {}
         self.acquired: dict[OutgoingDelivery, None] = {}
-        # Deliveries that have their outcome with it.
+        # Deliveries that are retired in it: the discharge gives them their outcome.
         self.retired: dict[OutgoingDelivery, None] = {}
 
     @property
     def aborting(self) -> list[SenderLink]:
-        """Links that have still to say that they gave up what was acquired."""
+        """Links that have yet to send the abort of a delivery that was acquired in this transaction."""
         return [each.link for each in self.acquired if each.link.is_aborting]
 
 
@@ -99,7 +99,7 @@ class Transactions:
         self._count = 0
 
     def control(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
-        """A link to the coordinator."""
+        """Attach a link to the coordinator."""
         capabilities = [LOCAL_TRANSACTIONS, MULTI_TXNS_PER_SSN]
         outcomes = attach.source.outcomes if attach.source is not None else []
         owner = _Control(self, link, not outcomes or _REJECTED in outcomes)
@@ -121,7 +121,7 @@ class Transactions:
         return txn_id
 
     def is_half_posted(self, txn_id: bytes) -> bool:
-        """Whether a part of a message came in its name, and the rest did not."""
+        """Whether a message has been posted in part in this transaction."""
         for link in self.session.engine.links:
             if isinstance(link, ReceiverLink) and link.begun is not None:
                 state = link.begun.state
@@ -130,12 +130,15 @@ class Transactions:
         return False
 
     def end(self, link: ReceiverLink, reason: str) -> None:
-        """The client did what no transaction survives: its link to the coordinator goes, and what it declared there."""
+        """Detach a link to the coordinator with an error, and roll back the transactions that were declared on it."""
         link.detach(TransactionRollback(reason))
         self.roll_back_of(link)
 
     def discharge(self, txn_id: bytes, fail: bool) -> OpenTransaction:
-        """Commit, or roll back: also where a commit cannot be, and `failure` says why. Raises UnknownTransaction."""
+        """Commit a transaction; with `fail`, or if it cannot be committed, roll it back. Raises UnknownTransaction.
+
+        `failure` of the result says why it could not be committed.
+        """
         found = self.find(txn_id)
         del self._open[txn_id]
         if not fail and found.failure is None and self.session.gateway.failure:
@@ -157,7 +160,7 @@ class Transactions:
             entry = delivery.mark
             owner = delivery.link.owner
             if isinstance(entry, Entry) and isinstance(owner, OutgoingLink) and not owner.is_over:
-                # It was not to be had.
+                # The message was acquired in the transaction, so a rollback takes it back from the client.
                 delivery.mark = None
                 owner.apply(delivery.tag, entry, settlement.RELEASED)
                 if not delivery.link.abort(delivery):
@@ -174,7 +177,7 @@ class Transactions:
                 owner.watch_again(delivery)
 
     def roll_back_of(self, link: ReceiverLink | None) -> None:
-        """A link to the coordinator is gone, or all of the session is: so are its transactions (part 4 §4.3)."""
+        """Roll back the transactions of a link to the coordinator that is gone; None: of the session (part 4 §4.3)."""
         for found in list(self._open.values()):
             if link is None or found.link is link:
                 del self._open[found.id]
@@ -187,7 +190,7 @@ class Transactions:
         return found
 
     def acquire(self, link: "OutgoingLink", txn_id: bytes | None) -> None:
-        """From now on, what is sent on a link is acquired in the name of a transaction. Raises UnknownTransaction."""
+        """Acquire what is sent on a link in a transaction from now on; None: in none. Raises UnknownTransaction."""
         if link.acquires is not None:
             link.acquires.acquiring.pop(link, None)
         found = None if txn_id is None else self.find(txn_id)
@@ -198,7 +201,7 @@ class Transactions:
     def acquired(
         self, link: "OutgoingLink", found: OpenTransaction, delivery: OutgoingDelivery | None, entry: Entry
     ) -> None:
-        """A message is on its way; one that was sent settled has its outcome with the transaction's."""
+        """Note that a link sent a message in a transaction. `delivery` is None if it was sent settled, thus retired."""
         if delivery is not None:
             found.acquired[delivery] = None
             return
@@ -206,7 +209,7 @@ class Transactions:
             found.work.settle(LinkSettlement(link, None, entry, ACCEPTED, settlement.ACCEPTED, True))
         except AmqpError as error:
             found.failure = error
-            # It would come again, and again, for as long as the link has credit.
+            # The link has to end: it would get the message again and again while it has credit.
             link.fail_later(error, entry)
 
     # -- what is done in them -----------------------------------------------------------------------------------
@@ -214,14 +217,18 @@ class Transactions:
     def publish(
         self, link: "IncomingLink", delivery: IncomingDelivery, state: TransactionalState, payload: bytes
     ) -> None:
-        """A message that shall be there once the transaction is discharged. Raises UnknownTransaction."""
+        """Post a message in a transaction: it is published when the transaction is committed.
+
+        An error makes the transaction fail, and rejects the delivery. Raises UnknownTransaction, and NotImplementedHere
+        for an annotation that must not be ignored.
+        """
         found = self.find(state.txn_id)
         outcome: Outcome = ACCEPTED
         posting: Posting | None = None
         try:
             link.check_format(delivery)
             target, message, more_keys = link.read(payload)
-            # The outcome says that the message has a way, so the way is that of now (part 4 §4.4.4).
+            # The message is routed now, because its outcome already says whether it is routed (part 4 §4.4.4).
             queues = self.session.vhost.queues_of(target.route, message, more_keys)
             if not queues:
                 if delivery.is_settled:
@@ -243,20 +250,23 @@ class Transactions:
                 link.wait_for(posting, delivery)
 
     def retires(self, delivery: OutgoingDelivery) -> bool:
-        """Whether a delivery has its outcome in one of them."""
+        """Whether a delivery is retired in one of the open transactions."""
         return any(delivery in each.retired for each in self._open.values())
 
     def settle(
         self, link: "OutgoingLink", delivery: OutgoingDelivery, state: TransactionalState, settled: bool
     ) -> None:
-        """An outcome that shall hold once the transaction is discharged. Raises UnknownTransaction."""
+        """Retire a delivery in a transaction: its outcome is applied when the transaction is committed.
+
+        Raises UnknownTransaction, and InvalidField for a state without an outcome.
+        """
         found = self.find(state.txn_id)
         if delivery not in found.acquired and any(delivery in each.acquired for each in self._open.values()):
-            # part 4 §4.4.2
+            # A delivery that was acquired in a transaction must be retired in the same one (part 4 §4.4.2).
             self.end(found.link, f"delivery {delivery.tag.hex()} was acquired in another transaction")
             return
         if delivery not in found.retired and self.retires(delivery):
-            # Nothing is retired twice, and a discharge that is accepted would say that it was.
+            # A delivery cannot be retired twice, and two accepted discharges would say that it was.
             self.end(found.link, f"delivery {delivery.tag.hex()} has its outcome in another transaction")
             return
         outcome = (
@@ -267,7 +277,7 @@ class Transactions:
         entry = delivery.mark
         if not isinstance(entry, Entry):
             if delivery not in found.retired:
-                # It has an outcome already, or was released because its client was late: others may have the message.
+                # The delivery has an outcome, or was released by the consumer timeout: others may have the message.
                 found.failure = PreconditionFailed(f"delivery {delivery.tag.hex()} has its outcome already")
             return
         try:
@@ -279,8 +289,10 @@ class Transactions:
 
 @final
 class LinkPublish(StagedPublish):
-    """Its publisher was told which outcome a discharge comes to: `queues` are where the message goes, whatever is bound
-    meanwhile. `posting` is for a delivery that the publisher settles later.
+    """A message that was posted in a transaction. It goes to `queues`, whatever is bound until the commit.
+
+    The outcome that its publisher was told depends on these queues. `posting` is the delivery if the publisher settles
+    it later.
     """
 
     def __init__(
@@ -309,7 +321,7 @@ class LinkPublish(StagedPublish):
 
 @final
 class LinkSettlement(StagedSettlement):
-    """`settled`: the client has forgotten the delivery, and does not hear of it again."""
+    """An outcome in a transaction. `settled`: the client has settled the delivery, and is told nothing more of it."""
 
     def __init__(
         self,
@@ -363,7 +375,10 @@ class LinkSettlement(StagedSettlement):
             terminus.settle_staged(self._held, outcome)
 
     def undo(self) -> None:
-        """If the client can no longer settle the delivery, its default outcome applies (part 4 §4.4.4)."""
+        """Roll back: the delivery is unsettled again.
+
+        If the client can no longer settle it, its default outcome applies (part 4 §4.4.4).
+        """
         link = self._link
         link.staged.pop(self, None)
         delivery = self._delivery
@@ -378,19 +393,19 @@ class LinkSettlement(StagedSettlement):
         if self._held is not None:
             terminus.unstage(self._held)
         elif link.is_over:
-            # It has been suspended since, without what the transaction had.
+            # The link was suspended meanwhile, and its terminus did not get what the transaction held.
             terminus.hold(delivery.tag, link.queue, self._entry)
 
 
 @final
 class _Control(ReceiverOwner, NamedLink):
-    """A link to the coordinator: declares and discharges come as messages, and their outcomes are the answers."""
+    """A link to the coordinator: declares and discharges come as messages, and are answered by outcomes."""
 
     def __init__(self, transactions: Transactions, link: ReceiverLink, rejects: bool) -> None:
         self.name_key: Key = transactions.session.name_key(link.name, True)
         self._transactions = transactions
         self._link = link
-        # Whether the client wants to hear of errors as outcomes; it loses the link otherwise (part 4 §4.2).
+        # Whether errors are sent as the outcome `rejected`; otherwise they end the link (part 4 §4.2).
         self._rejects = rejects
 
     def on_message(self, link: ReceiverLink, delivery: IncomingDelivery | None, payload: bytes) -> None:
@@ -420,9 +435,12 @@ class _Control(ReceiverOwner, NamedLink):
         return Declared(txn_id=self._transactions.declare(self._link))
 
     def _discharge(self, command: Discharge, delivery: IncomingDelivery) -> DeliveryState | None:
-        """None where the answer comes later."""
+        """Discharge a transaction. Returns the outcome to answer with; None: the answer comes later, or the link ended.
+
+        Raises UnknownTransaction, and TransactionRollback if the client takes no `rejected`.
+        """
         if self._transactions.is_half_posted(command.txn_id):
-            # part 4 §4.4.1
+            # A message must be posted whole before the discharge (part 4 §4.4.1).
             self._transactions.end(self._link, "a message was posted in part when its transaction was discharged")
             return None
         connection = self._transactions.session.connection
@@ -436,7 +454,8 @@ class _Control(ReceiverOwner, NamedLink):
             if not self._rejects:
                 raise error
             state = Rejected(error=to_wire(error))
-        # What is said as a sender and as a receiver waits apart: no answer overtakes what was given up (part 4 §4.4.3).
+        # Dispositions as sender and as receiver are queued apart. They are flushed here, because the settlement of what
+        # was acquired must come before the answer (part 4 §4.4.3).
         self._link.session.flush_dispositions()
         aborting = found.aborting
         if aborting:
@@ -445,7 +464,7 @@ class _Control(ReceiverOwner, NamedLink):
         return state
 
     def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
-        """The client knows already."""
+        """Nothing to do: declares and discharges are settled when they are answered."""
 
     def on_detached(self, error: FlintError | None, closed: bool) -> None:
         self._transactions.session.names.leave(self.name_key, self)
@@ -462,7 +481,7 @@ class _Control(ReceiverOwner, NamedLink):
 
 @final
 class Discharged(PendingReply):
-    """A commit is safe."""
+    """Accepts a discharge once its commit is durable."""
 
     def __init__(self, transactions: Transactions, link: ReceiverLink, delivery: IncomingDelivery) -> None:
         self._transactions = transactions
@@ -473,7 +492,7 @@ class Discharged(PendingReply):
         self._link.accept_delivery(self._delivery)
 
     def fail(self, reason: str) -> None:
-        """Nobody knows whether a restart finds the transaction, so the link ends without an outcome."""
+        """The storage failed: a restart may or may not find the transaction, so the link ends without an outcome."""
         self._link.detach(
             ResourceError(f"nothing durable can be stored, the transaction may be there after a restart: {reason}")
         )
@@ -482,7 +501,7 @@ class Discharged(PendingReply):
 
 @final
 class _Aborted(PendingReply):
-    """A transaction is rolled back, and deliveries acquired in it were given up: that comes first (part 4 §4.4.3)."""
+    """Answers a discharge that rolled back, after the aborts of deliveries acquired in it are sent (part 4 §4.4.3)."""
 
     def __init__(
         self,
@@ -505,11 +524,11 @@ class _Aborted(PendingReply):
             self._link.settle(self._delivery, self._state)
 
     def fail(self, reason: str) -> None:
-        """A rollback needs no storage."""
+        """Nothing to do: a rollback needs no storage."""
 
 
 def _command(payload: bytes) -> Composite:
-    """The declare or discharge in a message to the coordinator (part 4 §4.3). Raises InvalidField."""
+    """Decode the command in a message to the coordinator (part 4 §4.3). Raises InvalidField for any other body."""
     try:
         found = scan(payload)
         if found.body_kind == AMQP_VALUE:

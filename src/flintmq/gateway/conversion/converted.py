@@ -1,4 +1,4 @@
-"""Messages as consumers of the other protocol get them, converted when the first of them does."""
+"""Converts messages for consumers of the other protocol, when the first such consumer gets one."""
 
 from typing import Final, final
 
@@ -9,16 +9,16 @@ from flintmq.gateway.conversion.from_amqp10 import UNREADABLE, convert
 from flintmq.gateway.conversion.lossless import to_091, to_10
 from flintmq.gateway.conversion.parts import data_content, data_section, split
 
-# In the type, or in the headers and annotations, of whatever is not converted by its properties alone.
+# A text in the properties of every message whose conversion depends on its body, too.
 _ENCODED: Final = names.ENCODED_TYPE.encode()
 
 
 @final
 class Converted:
-    """Remembers the last message: one that goes to many is converted once.
+    """Converts messages, and caches the last one, because one message may go to many consumers.
 
-    Also the properties (the sections before the body) that were converted last: publishers repeat them, and most bodies
-    are only cut out of their section, or put into one.
+    The last converted properties (or sections before the body) are cached as well, because publishers repeat them. The
+    body of most messages is only cut out of its section, or put into one.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Converted:
         self._said_there = b""
 
     def in_091(self, message: Message) -> tuple[bytes, bytes]:
-        """The properties and the body of a message that came by AMQP 1.0."""
+        """Convert a message of AMQP 1.0 to the properties and the body of AMQP 0-9-1."""
         if message is self._message:
             return self._form
         said = message.properties
@@ -39,7 +39,7 @@ class Converted:
             try:
                 self._form = to_091(said, message.body)
             except (DecodeError, LocalProtocolError):
-                # Nobody publishes such sections. What the disk has of a message is still delivered.
+                # Only damaged data on the disk has such sections. The message is still delivered.
                 self._form = (UNREADABLE, said + message.body)
                 content = None
             self._remember(said, content is not None)
@@ -52,14 +52,14 @@ class Converted:
             self._said_there = self._form[0]
 
     def in_091_alone(self, message: Message) -> tuple[bytes, bytes]:
-        """The same without what would go along for the way back: shorter, where that is too long for somebody."""
+        """Convert a message of AMQP 1.0 without the headers that restore it: for clients whose frames are too small."""
         try:
             return convert(split(message.properties), message.body)
         except (DecodeError, LocalProtocolError):
             return self.in_091(message)
 
     def in_10(self, message: Message) -> tuple[bytes, bytes]:
-        """The sections before the body, and the body with its footer, of a message that came by AMQP 0-9-1."""
+        """Convert a message of AMQP 0-9-1 to AMQP 1.0: the sections before the body, and the body with its footer."""
         if message is self._message:
             return self._form
         said = message.properties
@@ -75,6 +75,6 @@ class Converted:
         return self._form
 
 
-# Towards each protocol.
+# The converters to each protocol.
 TO_091: Final = Converted()
 TO_10: Final = Converted()

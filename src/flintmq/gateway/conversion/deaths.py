@@ -1,4 +1,4 @@
-"""The history of dead letters: tables of x-death in 0-9-1, maps of x-opt-deaths in 1.0 (RabbitMQ)."""
+"""Converts the history of dead letters: tables of x-death in 0-9-1, maps of x-opt-deaths in 1.0 (RabbitMQ)."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _UINT_MAX: Final = 2**32 - 1
 
 
 def to_10(deaths: object) -> Array | None:
-    """`deaths` is what the header x-death holds, as values of 1.0; None for what no broker wrote there."""
+    """Convert the header x-death, given as values of 1.0. None if its value is not as a broker writes it."""
     if not isinstance(deaths, list) or not deaths:
         return None
     maps: list[object] = []
@@ -47,7 +47,7 @@ def _map(death: dict[object, object]) -> dict[object, object] | None:
     found[Symbol("reason")] = Symbol(reason)
     found[Symbol("count")] = ULong(count)
     found[Symbol("first-time")] = time
-    # 0-9-1 does not tell when the last one was.
+    # x-death does not hold the time of the last death.
     found[Symbol("last-time")] = time
     found[Symbol("exchange")] = exchange
     found[Symbol("routing-keys")] = Array("string", keys)
@@ -55,7 +55,7 @@ def _map(death: dict[object, object]) -> dict[object, object] | None:
 
 
 def push_header(w: BytesWriter, deaths: object) -> bool:
-    """Append the value of the header x-death; nothing, and False, for what no broker wrote into x-opt-deaths."""
+    """Append x-opt-deaths as the value of x-death. Returns False, and appends nothing, if no broker wrote it."""
     if not isinstance(deaths, (Array, list)):
         return False
     at = len(w)
@@ -79,7 +79,7 @@ def _push_death(w: BytesWriter, death: dict[object, object]) -> bool:
     w.append(u8(TAG_TABLE))
     start = begin_sized(w)
     depth: i64 = 3
-    # As our own dead letters have them, in type and order.
+    # Types and order are those in the broker's own x-death.
     whole = count.value
     tables.push_entry(w, "count", Int(whole) if whole < 2**31 else ULong(whole), depth)
     for name in ("exchange", "queue"):

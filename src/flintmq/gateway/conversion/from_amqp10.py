@@ -1,4 +1,4 @@
-"""From AMQP 1.0 to 0-9-1, as RabbitMQ does it: what 0-9-1 has no place for is left out here."""
+"""Converts messages from AMQP 1.0 to 0-9-1 as RabbitMQ does, and leaves out what 0-9-1 has no place for."""
 
 from typing import Final
 
@@ -27,12 +27,12 @@ from flintmq.wire.amqp10.values import TimestampMs, WrappedInt
 
 _PERSISTENT: Final = 2
 _TRANSIENT: Final = 1
-# Of a message whose sections are none: all of it is the body.
+# The properties of a message with undecodable sections: the whole message becomes the body.
 UNREADABLE: Final = encode_properties(Properties(type=names.ENCODED_TYPE))
 
 
 def convert(sections: Sections, body: bytes) -> tuple[bytes, bytes]:
-    """The properties and the body. A section that cannot be read counts as one that is not there."""
+    """Convert sections and body to properties and body of 0-9-1. An undecodable section counts as absent."""
     header = readable_header(sections.header)
     annotations = readable_annotations(sections.annotations)
     found = readable_properties(sections.properties)
@@ -57,13 +57,13 @@ def convert(sections: Sections, body: bytes) -> tuple[bytes, bytes]:
 
 
 def with_headers(properties: bytes, table: bytes) -> bytes:
-    """Properties that have an empty table of headers, with this one in its place (its length included)."""
+    """Put `table`, which includes its length, into encoded properties with an empty table of headers."""
     at = headers_at(properties)
     return properties[:at] + table + properties[at + 4 :]
 
 
 def headers_at(properties: bytes) -> i64:
-    """Where the length of the table of headers is; 0 where there is none."""
+    """The position of the table of headers, which begins with its length; 0 if there is none."""
     flags = i64(properties[0]) << 8 | properties[1]
     if not flags & HEADERS:
         return 0
@@ -130,7 +130,7 @@ def _octet(value: object) -> int | None:
 
 
 def _headers(annotations: Annotations, application: dict[str, object], found: Properties10) -> bytes | None:
-    """The table with its length; None without any."""
+    """Encode the table of headers, with its length. None if there are no headers."""
     w = BytesWriter()
     start = begin_sized(w)
     taken: set[str] = set()

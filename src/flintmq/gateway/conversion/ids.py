@@ -1,4 +1,4 @@
-"""Message ids, and addresses to reply to: what they are called on the other side (RabbitMQ's rules)."""
+"""Converts message-id, correlation-id and reply-to between the protocols (RabbitMQ's rules)."""
 
 import re
 from typing import Final
@@ -21,13 +21,13 @@ def fits_shortstr(text: str) -> bool:
 
 
 def id_to_10(text: str) -> object:
-    """A message-id or correlation-id: text, but for the name of a UUID."""
+    """Convert an id to AMQP 1.0: "urn:uuid:..." becomes a UUID, any other text stays a string."""
     found = _URN.fullmatch(text)
     return text if found is None else Uuid(bytes.fromhex(found[1].replace("-", "")))
 
 
 def id_to_091(value: object) -> str | None:
-    """The short string for a message-id or correlation-id; None for one that has none."""
+    """Convert an id to the short string of AMQP 0-9-1. None for binary ids, and for texts that are too long."""
     if isinstance(value, str):
         return value if fits_shortstr(value) else None
     if isinstance(value, ULong):
@@ -40,7 +40,7 @@ def reply_to_10(queue: str) -> str:
 
 
 def reply_to_091(address: str) -> str | None:
-    """A queue's name; any other address as it is. None for what no short string can hold."""
+    """Convert a reply-to: the address of a queue becomes its name, any other stays. None if it is too long."""
     if address.startswith(_QUEUES):
         try:
             address = unquote_to_bytes(address[len(_QUEUES) :]).decode()

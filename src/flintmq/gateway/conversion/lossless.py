@@ -1,8 +1,8 @@
-"""Conversion there and back: what the plain conversion would change on its way back is sent along, encoded.
+"""Lossless conversion: whatever the plain conversion would not restore is carried along in its encoded form.
 
-To 0-9-1, sections that would come back otherwise go along as headers; towards 1.0, all the properties, as an
-annotation. Whatever was sent along holds as long as the rest says what it said with it: a client that changes a
-property of a message, and publishes it again, gets what it said.
+A message converted to 0-9-1 carries such sections as headers. A message converted to 1.0 carries all its properties as
+an annotation. What is carried is only used while the rest of the message is unchanged: if a client changes a property
+and publishes the message again, the change counts.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ _PROPERTIES_091: Final = names.PROPERTIES_091.encode()
 
 
 def to_091(head: bytes, body: bytes) -> tuple[bytes, bytes]:
-    """The properties and the body of a message of 1.0 (sections before the body; body and footer)."""
+    """Convert a message of 1.0 to properties and body: `head` has its sections before the body, `body` the rest."""
     sections = split(head)
     if _PROPERTIES_091 in sections.annotations:
         original = _original(sections, body)
@@ -47,7 +47,7 @@ def to_091(head: bytes, body: bytes) -> tuple[bytes, bytes]:
 
 
 def to_10(properties: bytes, body: bytes) -> tuple[bytes, bytes]:
-    """The sections before the body, and the body with its footer, of a message of 0-9-1."""
+    """Convert a message of 0-9-1 to the sections before the body, and the body with its footer."""
     sections, content = _forward(properties, body)
     if _backward(sections, content) != (properties, body):
         annotations = readable_annotations(sections.annotations)
@@ -72,7 +72,10 @@ def _forward(properties: bytes, body: bytes) -> tuple[Sections, bytes]:
 
 
 def _original(sections: Sections, body: bytes) -> tuple[bytes, bytes] | None:
-    """What this was in 0-9-1, if it says so and still says the same. If not, it says so no longer."""
+    """The properties and body that a message had in 0-9-1, if it carries them and has not been changed since.
+
+    None otherwise. Removes the carried properties from `sections`.
+    """
     try:
         annotations = read_annotations(sections.annotations)
         properties = annotations.pop(names.PROPERTIES_091, None)
@@ -89,7 +92,7 @@ def _original(sections: Sections, body: bytes) -> tuple[bytes, bytes] | None:
             if _same_body(content, body) and _same(again, sections):
                 return properties, candidate
     except (DecodeError, SyntaxFault):
-        # Somebody else's, or a section that is none.
+        # A client wrote the annotation, or a section cannot be decoded.
         return None
     return None
 
@@ -110,7 +113,7 @@ def _same_body(left: bytes, right: bytes) -> bool:
     return mine.data is not None and mine.data == theirs.data and mine.footer == theirs.footer
 
 
-# Sections as we write them, which is one form for all that say the same; what cannot be read is like nothing else.
+# Canonical encodings: equal values have equal encodings. They raise DecodeError for a section that cannot be decoded.
 
 
 def _canonical_header(section: bytes) -> tuple[bool, int | None, int | None]:
@@ -123,7 +126,7 @@ def _canonical_annotations(section: bytes) -> bytes:
 
 
 def _without_address(section: bytes) -> bytes:
-    """Annotations but for those that tell receivers where a message was published to."""
+    """Canonical annotations without those that the broker adds for receivers: exchange and routing key."""
     annotations = read_annotations(section)
     annotations.pop(names.EXCHANGE, None)
     annotations.pop(names.ROUTING_KEY, None)
@@ -139,7 +142,7 @@ def _canonical_application(section: bytes) -> bytes:
 
 
 def _changed(sections: Sections, body: bytes, properties: bytes, content: bytes) -> list[tuple[str, bytes]]:
-    """Headers with what would not come back the same by itself."""
+    """The headers that carry the sections which converting `properties` and `content` back would not restore."""
     again, _ = to_amqp10.convert(properties, content)
     carried: list[tuple[str, bytes]] = []
     if _says_more(sections.header):
@@ -154,7 +157,7 @@ def _changed(sections: Sections, body: bytes, properties: bytes, content: bytes)
         parts = split_body(body)
     except DecodeError:
         return carried
-    # What was taken out of a data section is shorter than that.
+    # The content differs from the body only if it was taken out of data sections.
     if parts.data is not None and (content != body or not body):
         if parts.footer:
             carried.append((names.CARRIED_FOOTER, parts.footer))
@@ -164,7 +167,7 @@ def _changed(sections: Sections, body: bytes, properties: bytes, content: bytes)
 
 
 def _says_more(header: bytes) -> bool:
-    """Whether it says what 0-9-1 has no property for."""
+    """Whether a header has fields that 0-9-1 has no property for, or cannot be decoded."""
     try:
         fields = read_header(header)
     except DecodeError:
@@ -182,7 +185,7 @@ def _differs(mine: bytes, theirs: bytes, canonical: Callable[[bytes], bytes]) ->
 
 
 def with_more_headers(properties: bytes, headers: list[tuple[str, bytes]]) -> bytes:
-    """The same properties with these headers behind all others."""
+    """Append headers with binary values to encoded properties."""
     at = headers_at(properties)
     w = BytesWriter()
     start = begin_sized(w)
@@ -199,7 +202,7 @@ def with_more_headers(properties: bytes, headers: list[tuple[str, bytes]]) -> by
 
 
 def with_empty_headers(properties: bytes) -> bytes:
-    """Properties without headers, with none in an empty table."""
+    """Add an empty table of headers to encoded properties without one."""
     flagged = bytes([properties[0] | HEADERS >> 8]) + properties[1:]
     at = headers_at(flagged)
     return flagged[:at] + b"\x00\x00\x00\x00" + flagged[at:]
@@ -211,7 +214,7 @@ def _table_end(properties: bytes, at: i64) -> i64:
 
 @final
 class _Carried:
-    """Headers with encoded sections, and the properties without them."""
+    """The carried sections among the headers of a message of 0-9-1, and the properties without these headers."""
 
     def __init__(self, properties: bytes, at: i64) -> None:
         self.found: dict[str, bytes] = {}
@@ -231,7 +234,7 @@ class _Carried:
         if len(w) > 4:
             self.properties = properties[:at] + w.getvalue() + properties[end:]
         else:
-            # The headers went along alone: without them, there was no table.
+            # There were only carried headers, so the message had no table of headers.
             bare = properties[:at] + properties[end:]
             self.properties = bytes([bare[0] & ~(HEADERS >> 8)]) + bare[1:]
 
@@ -251,14 +254,14 @@ class _Carried:
         content = self._body(body, fresh_body)
         again, body_again = from_amqp10.convert(whole, content)
         if body_again != body:
-            # Another body: how the old one was made up says nothing of it.
+            # The body has been changed: the carried sizes of data sections do not fit it.
             content = fresh_body
         if again != self.properties:
             whole = merged(whole, again, fresh, self.properties)
         return whole, content
 
     def _body(self, body: bytes, fresh: bytes) -> bytes:
-        """The body in the sections that it came in."""
+        """The body in the data sections that it had in 1.0."""
         footer = self.found.get(names.CARRIED_FOOTER, b"")
         sizes = self.found.get(names.CARRIED_DATA)
         if split_body(fresh).data is None:
@@ -285,7 +288,7 @@ _CARRIED: Final = (
 
 
 def _is_whole(name: str, value: bytes) -> bool:
-    """Whether a header holds what it is to hold: a client may have written anything there."""
+    """Whether a carried header holds exactly one section of its kind: a client may have written anything there."""
     if name == names.CARRIED_DATA:
         return True
     try:

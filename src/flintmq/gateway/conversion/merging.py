@@ -1,6 +1,6 @@
-"""A 1.0 message that went along encoded with its 0-9-1 form, where somebody has changed that form since.
+"""Merges the carried sections of a 1.0 message with changes that a client made to its 0-9-1 form.
 
-A field or an entry is as it was as long as its 0-9-1 form is; what has no 0-9-1 form is as it was anyway.
+A field or an entry keeps its carried value if its 0-9-1 form is unchanged, or if it has none.
 """
 
 from flintmq.base.errors import DecodeError
@@ -23,12 +23,15 @@ from flintmq.wire.amqp10.composite import Annotations
 
 
 def merged(old: Sections, old_form: bytes, new: Sections, new_form: bytes) -> Sections:
-    """`old` came along and would be `old_form` in 0-9-1, which has become `new_form`: that alone would be `new`."""
+    """Merge carried sections `old` with `new`, which were converted from `new_form`, the properties as published.
+
+    `old_form` are the properties that `old` is converted to.
+    """
     was = _table(old_form)
     now = _table(new_form)
     application = _merged_application(old, new, was, now)
     return Sections(
-        # What a header says of deliveries holds for those alone.
+        # The carried header tells of earlier deliveries, so the new one counts.
         new.header,
         _merged_annotations(old, new, was, now, application),
         _merged_properties(old, old_form, new, new_form),
@@ -42,7 +45,7 @@ def _table(form: bytes) -> dict[str, object]:
 
 
 def _is_kept(name: str, was: dict[str, object], now: dict[str, object]) -> bool:
-    """Whether the header of this name says what it said: clients write numbers in types of their own choice."""
+    """Whether the header `name` has its old value. Types of numbers may differ, because clients choose these."""
     if name not in was or name not in now:
         return name not in was and name not in now
     before, after = plain(was[name]), plain(now[name])
@@ -77,8 +80,8 @@ def _merged_annotations(
             found[key] = theirs[key]
     for key, value in theirs.items():
         name = names.header_of(key)
-        # A header that was there before and is no annotation's stands for something else: an application-property, or
-        # an identifier that no short string holds.
+        # An unchanged header without a carried annotation stands for something else: an application-property, or an id
+        # that is too long for a short string.
         stands_for_other = name is not None and name in was and _is_kept(name, was, now)
         if key not in mine and key not in application and not stands_for_other:
             found[key] = value

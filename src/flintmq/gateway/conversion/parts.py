@@ -1,6 +1,6 @@
-"""A message of AMQP 1.0 in its sections: taken apart, read, and put together again (amqp-1.0 part 3 §3.2).
+"""Splits, reads and writes the sections of a message of AMQP 1.0 (amqp-1.0 part 3 §3.2).
 
-What is read of a section that is not there says nothing; what says nothing is written as no section.
+An absent section is empty bytes: it is read as a value without fields, and such a value is written as empty bytes.
 """
 
 from typing import Final, final
@@ -20,7 +20,7 @@ from flintmq.wire.amqp10.values import UByte, UInt, ULong
 from flintmq.wire.amqp10.writer import write_value
 
 _NO_PROPERTIES: Final = Properties()
-# How a data section begins, and what stands before its bytes altogether: with a length of one octet, or of four.
+# The descriptor of a data section, and the size of all that precedes its content, with a length of one or four bytes.
 _DATA: Final = bytes([DESCRIBED, SMALLULONG, spec.DATA])
 _SHORT_DATA: Final = 5
 _LONG_DATA: Final = 8
@@ -28,7 +28,7 @@ _LONG_DATA: Final = 8
 
 @final
 class Sections:
-    """What stands before the body, each section with its descriptor; empty for one that is not there."""
+    """The encoded sections before the body, each with its descriptor; empty bytes for an absent one."""
 
     def __init__(
         self, header: bytes = b"", annotations: bytes = b"", properties: bytes = b"", application: bytes = b""
@@ -43,7 +43,7 @@ class Sections:
 
 
 def split(head: bytes) -> Sections:
-    """Raises DecodeError."""
+    """Split all that precedes a body into sections. Raises DecodeError."""
     found = Sections()
     pos: i64 = 0
     end = i64(len(head))
@@ -67,7 +67,7 @@ def split(head: bytes) -> Sections:
 
 @final
 class HeaderFields:
-    """A header with what it does not say as None."""
+    """The fields of a header; None for a field that is not set. `ttl` is in milliseconds."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class HeaderFields:
 
 
 def read_header(section: bytes) -> HeaderFields:
-    """Raises DecodeError, as the rest here does that reads."""
+    """Decode a header. Raises DecodeError, like all `read_` functions of this module."""
     fields = HeaderFields()
     if not section:
         return fields
@@ -148,8 +148,8 @@ def write_application(entries: dict[str, object]) -> bytes:
     return wire.encode_application_properties(entries) if entries else b""
 
 
-# A publisher may have put anything into a section, and nobody looks into all of them: where it matters to nobody but
-# the receiver, a section that cannot be read counts as one that is not there.
+# Published sections are not all checked. The `readable_` functions treat a section that cannot be decoded as absent,
+# for uses where it concerns only the receiver.
 
 
 def readable_header(section: bytes) -> HeaderFields:
@@ -182,9 +182,9 @@ def readable_application(section: bytes) -> dict[str, object]:
 
 @final
 class BodyParts:
-    """`data` are the contents of the data sections, None for a body of another kind, or of more than DATA_SECTIONS_MAX.
+    """A body taken apart. `footer` is the encoded section, or empty.
 
-    `footer` is the whole section.
+    `data` are the contents of the data sections; None for a body of another kind, or with more than DATA_SECTIONS_MAX.
     """
 
     def __init__(self, data: list[bytes] | None, footer: bytes) -> None:
@@ -193,7 +193,7 @@ class BodyParts:
 
 
 def split_body(body: bytes) -> BodyParts:
-    """Raises DecodeError, also for what stands before a body."""
+    """Split a body and its footer. Raises DecodeError, also if another section precedes the body."""
     found = wire.scan(body)
     start = found.footer_or_end if found.body == wire.ABSENT else found.body
     if start != 0:
@@ -214,7 +214,7 @@ def split_body(body: bytes) -> BodyParts:
 
 
 def data_content(body: bytes) -> bytes | None:
-    """What is in the data section that a body is; None where it is anything else, or more than one."""
+    """The content of a body that is a single data section; None for any other body."""
     size = i64(len(body))
     if size < _SHORT_DATA or body[:3] != _DATA:
         return None

@@ -1,6 +1,6 @@
-"""Application-properties and message-annotations as the headers that the broker knows, and back.
+"""Converts values of AMQP 1.0 to those in the broker's tables of headers, and back.
 
-Values are what the headers of the same message would hold in AMQP 0-9-1 (docs/conversions.md).
+Values are those that the headers of the same message would have in AMQP 0-9-1 (docs/conversions.md).
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def annotations_as_headers(entries: Annotations, headers: Table) -> None:
 
 
 def plain(value: object) -> object:
-    """A value as the tables of the broker hold it."""
+    """Convert a value of AMQP 1.0 to one of the broker's tables."""
     if value is None or isinstance(value, (str, bool, int, float, bytes)):
         return value
     if isinstance(value, Symbol):
@@ -80,8 +80,9 @@ def plain(value: object) -> object:
 
 
 def argument_value(value: object) -> object:
-    """A value in an argument of a definition, as the tables of the broker hold it: `plain`, and integers keep their
-    types. Only a ulong becomes a long, as in RabbitMQ.
+    """Convert the value of an argument to one of the broker's tables, as `plain` does, but keep the types of integers.
+
+    Only a ulong becomes a long, as in RabbitMQ.
     """
     if isinstance(value, Int):
         return Int32(value.value)
@@ -101,9 +102,9 @@ def argument_value(value: object) -> object:
 
 
 def _compound(value: object, convert: Callable[[object], object]) -> object:
-    """A map as a table, and a list or an array as a list, with `convert` for each value in it; None for anything else.
+    """Convert a map to a table, a list or an array to a list, and each value in it with `convert`.
 
-    Entries whose keys cannot be names of fields are left out.
+    None for any other value. Entries whose keys cannot be field names are left out.
     """
     if isinstance(value, dict):
         table: Table = {}
@@ -124,7 +125,7 @@ def _items(value: object) -> list[object]:
 
 
 def _death(death: dict[object, object]) -> Table:
-    """A map of x-opt-deaths as a table of x-death, which knows seconds; both times go along in milliseconds."""
+    """Convert a map of x-opt-deaths to a table of x-death. Its time has seconds, so both times are kept in ms, too."""
     found: Table = {}
     for key, value in death.items():
         name = str(key)
@@ -140,7 +141,7 @@ def _death(death: dict[object, object]) -> Table:
 
 
 def annotation_of(name: str, value: object) -> object:
-    """The annotation for a header that the broker has written."""
+    """Convert the value of a header that the broker wrote to that of its annotation."""
     if name == names.DEATHS_HEADER and isinstance(value, list):
         return Array("map", [_death_map(each) for each in value if isinstance(each, dict)])
     return amqp10_value(value)
@@ -170,7 +171,7 @@ def _death_map(death: Table) -> dict[object, object]:
 
 
 def amqp10_value(value: object) -> object:
-    """A value of the broker's tables as AMQP 1.0 has it."""
+    """Convert a value of the broker's tables to AMQP 1.0."""
     kind = integer_type(value)
     if kind:
         return _wrapped(kind, cast(int, value))

@@ -1,8 +1,8 @@
-"""Field tables of AMQP 0-9-1 as values of AMQP 1.0 and back, with the types both have.
+"""Converts field tables of AMQP 0-9-1 to values of AMQP 1.0, and back.
 
-`pull_table` reads what was checked when it was published. `push_value` says False, and may have written a part, where
-0-9-1 has no value like that; what it writes in RabbitMQ's way may come back as another type: text for binary, whole
-seconds for milliseconds.
+`pull_table` reads tables that were checked at publishing. `push_value` returns False, and may have written a part, if
+0-9-1 has no such value. Values are written as RabbitMQ does, so some do not come back the same: binary may come back
+as text, and milliseconds as whole seconds.
 """
 
 from decimal import Decimal
@@ -47,13 +47,13 @@ from flintmq.wire.amqp10.values import (
     WrappedInt,
 )
 
-# RabbitMQ looks no further for whether a long string is text.
+# Longer long strings count as binary, without a check for text (RabbitMQ).
 _TEXT_MAX_BYTES: Final = 4_096
 _SECONDS_MAX: Final = (2**63 - 1) // 1000
 
 
 def pull_table(data: bytes, pos: i64) -> dict[str, object]:
-    """The table whose length is at `pos`; of equal keys the last one holds."""
+    """Read the table whose length is at `pos`. The last of equal keys counts."""
     end = pos + 4 + (i64(read_i32_be(data, pos)) & 0xFFFF_FFFF)
     pos += 4
     table: dict[str, object] = {}
@@ -125,14 +125,17 @@ def _symbol(key: str) -> object:
 
 
 def key_text(key: object) -> str | None:
-    """The name of an entry of a 1.0 map in a field table; None where it cannot have one."""
+    """Convert the key of a 1.0 map to a field name; None if it is no text, or too long."""
     if isinstance(key, Symbol):
         key = key.name
     return key if isinstance(key, str) and fits_shortstr(key) else None
 
 
 def push_value(w: BytesWriter, value: object, depth: i64) -> bool:
-    """Append a value with its tag; it stands within so many tables and lists. False where 0-9-1 has none like it."""
+    """Append a value with its tag. `depth` is the number of tables and lists around it.
+
+    Returns False if 0-9-1 has no such value.
+    """
     if isinstance(value, str):
         return _push_text(w, value)
     if isinstance(value, Symbol):
@@ -172,7 +175,7 @@ def push_value(w: BytesWriter, value: object, depth: i64) -> bool:
     if isinstance(value, dict):
         return _push_map(w, value, depth + 1)
     if isinstance(value, Array):
-        # What describes its items is lost, and would be all they say.
+        # An array of described items has no counterpart: without their descriptors they would mean nothing.
         return not value.descriptors and _push_list(w, value.items, depth + 1)
     return isinstance(value, list) and _push_list(w, value, depth + 1)
 
@@ -233,7 +236,7 @@ def _push_decimal(w: BytesWriter, number: Decimal) -> bool:
 
 
 def _push_list(w: BytesWriter, items: list[object], depth: i64) -> bool:
-    """Items that have no value are left out (RabbitMQ)."""
+    """Append a list. Items that 0-9-1 has no value for are left out (RabbitMQ)."""
     w.append(u8(t.TAG_LIST))
     start = t.begin_sized(w)
     for item in items[:TABLE_ENTRIES_MAX]:
@@ -257,7 +260,7 @@ def _push_map(w: BytesWriter, entries: dict[object, object], depth: i64) -> bool
 
 
 def push_entry(w: BytesWriter, name: str, value: object, depth: i64) -> bool:
-    """Append an entry of a table; nothing, and False, where 0-9-1 has no such value."""
+    """Append an entry of a table. Returns False, and appends nothing, if 0-9-1 has no such value."""
     at = len(w)
     t.push_shortstr(w, name, "")
     if push_value(w, value, depth):

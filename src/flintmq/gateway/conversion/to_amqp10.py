@@ -1,4 +1,4 @@
-"""From AMQP 0-9-1 to 1.0, as RabbitMQ does it, and with headers that it drops: lists, tables and decimals."""
+"""Converts messages from AMQP 0-9-1 to 1.0 as RabbitMQ does, but keeps headers that are lists, tables or decimals."""
 
 from typing import Final
 
@@ -26,23 +26,27 @@ _PERSISTENT: Final = 2
 _TRANSIENT: Final = 1
 _UINT_MAX: Final = 2**32 - 1
 _MS_MAX: Final = 2**63 - 1
-# A content-encoding that says that there is none (RFC 2616 §3.5).
+# The content-encoding that means no encoding (RFC 2616 §3.5).
 _IDENTITY: Final = "identity"
-# Headers that would be taken for annotations that conversion has made.
+# Headers with the names of annotations that only conversion may write.
 _OURS: Final = (names.HEADERS, names.PROPERTIES_091)
-# Lists and tables within each other: what is around them takes a few of the levels that values of 1.0 may have.
+# The maximum depth of nested lists and tables: sections around them take a few of the levels that 1.0 allows.
 _NESTED_MAX: Final = 60
 
 
 def convert(encoded: bytes, body: bytes) -> tuple[Sections, bytes]:
-    """The sections before the body, and the body with its footer. The properties were checked when they came."""
+    """Convert encoded properties and a body to the sections before the body, and the body with its footer.
+
+    The properties must be valid: they were checked at publishing.
+    """
     properties = decode_properties(encoded)
     at = headers_at(encoded)
     table = tables.pull_table(encoded, at) if at else {}
     annotations, application = _sorted(table)
     content = _encoded_body(properties, body)
     kind = properties.type
-    # One that says the body is encoded goes without saying where the body can be nothing else, and is wrong otherwise.
+    # The type "amqp-1.0" is left out if the body is no data, because that implies it, and if the body is not encoded
+    # as in 1.0, because the type is wrong then.
     if kind is not None and (kind != names.ENCODED_TYPE if content is None else _is_data(content)):
         annotations[names.TYPE] = kind
     found = _properties(properties)
@@ -58,7 +62,7 @@ def convert(encoded: bytes, body: bytes) -> tuple[Sections, bytes]:
 
 
 def _encoded_body(properties: Properties, body: bytes) -> bytes | None:
-    """A body that says it is encoded as in 1.0, if it is."""
+    """The body if its type says that it is encoded as in 1.0, and it is; None otherwise."""
     if properties.type != names.ENCODED_TYPE:
         return None
     try:
@@ -92,7 +96,7 @@ def _properties(properties: Properties) -> Properties10:
         found.user_id = properties.user_id.encode()
     if properties.reply_to is not None:
         found.reply_to = reply_to_10(properties.reply_to)
-    # Symbols are ASCII.
+    # The content-type is a symbol, which must be ASCII.
     if properties.content_type is not None and properties.content_type.isascii():
         found.content_type = properties.content_type
     if properties.timestamp is not None and properties.timestamp * 1000 <= _MS_MAX:
@@ -102,7 +106,10 @@ def _properties(properties: Properties) -> Properties10:
 
 
 def _content_encoding(properties: Properties) -> str | None:
-    """Only of a body that is data, and never the encoding that is none (amqp-1.0 part 3 §3.2.4)."""
+    """The content-encoding without "identity"; None if nothing is left (amqp-1.0 part 3 §3.2.4).
+
+    It must only be set for a body of data sections.
+    """
     said = properties.content_encoding
     if said is None or not said.isascii():
         return None
@@ -114,7 +121,7 @@ def _content_encoding(properties: Properties) -> str | None:
 
 
 def _sorted(table: dict[str, object]) -> tuple[Annotations, dict[str, object]]:
-    """Headers that become annotations, and those that become application-properties."""
+    """Split headers into those that become annotations, and those that become application-properties."""
     annotations: Annotations = {}
     application: dict[str, object] = {}
     others: dict[object, object] = {}
