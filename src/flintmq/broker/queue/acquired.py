@@ -1,4 +1,4 @@
-"""Entries that were taken from a queue to be kept packed, in the order in which they were taken."""
+"""Entries that a lease acquired, packed into pages in the order in which they were taken."""
 
 from typing import final
 
@@ -11,9 +11,9 @@ from flintmq.broker.queue.ready import BLOCK_BYTES, BLOCK_ENTRIES
 
 @final
 class Acquired:
-    """`runs` are the numbers they have on the queue: the first of a run and its length, one pair after the other.
+    """Acquired entries as pages. `runs` holds their sequence numbers: pairs of the first of a run and its length.
 
-    A length is negative where somebody may have had the messages before.
+    The length is negative for entries that may have been delivered before.
     """
 
     def __init__(self, pages: Pages) -> None:
@@ -24,7 +24,7 @@ class Acquired:
         self._pages = pages
         self._block: list[Entry] = []
         self._block_bytes: i64 = 0
-        # The number behind the last run, and whether that run is counted as redelivered.
+        # The number after the last run, and the sign of its length.
         self._following: i64 = -1
         self._sign: i64 = 0
 
@@ -39,7 +39,7 @@ class Acquired:
             self.end()
 
     def add_page(self, page: Page) -> None:
-        """One that `Ready.take_page` gave."""
+        """Add a page that `Ready.take_page` returned."""
         self.end()
         self._add_run(page.first_seq, page.count, 1 if page.redelivered == 0 else -1)
         self.count += page.count
@@ -55,7 +55,7 @@ class Acquired:
         self._following = first + count
 
     def end(self) -> None:
-        """Pack what is not packed yet."""
+        """Pack the entries that are not packed yet."""
         if self._block:
             self.packed.append(self._pages.pack(self._block))
             self._block = []

@@ -1,4 +1,4 @@
-"""What every kind of queue has: a name, an owner, consumers, and a place in the tick."""
+"""The base of all kinds of queues: name, owner, settings, consumers, and a place in the tick."""
 
 from abc import abstractmethod
 from typing import Final
@@ -18,36 +18,37 @@ from flintmq.broker.queue.settings import QueueSettings
 from flintmq.broker.queue.unused import Unused
 from flintmq.broker.tick import Tick
 
-# Answers of a queue to a message, before it takes it.
+# Answers of `Queue.admit`. The queue will take the message.
 ADMITTED: Final = 0
-# Its publisher is to be told that the queue did not take it.
+# The queue does not take the message, and its publisher is told so.
 REFUSED: Final = 1
-# The queue did with it what it was declared to do, and keeps nothing: its dead letter goes with this tick's batch.
+# The queue discards the message, as it was declared to do: a dead letter of it goes with this tick's batch.
 DISCARDED: Final = 2
-# The queue keeps nothing of it, and the publisher is to hear of success once all that was staged by now is durable.
+# The queue does not keep the message (a duplicate, or a command), but its publisher gets a confirm once all records
+# that were written until now are durable.
 DONE: Final = 3
 
 
 @trait
 class Recoverable:
-    """Something whose entries the journal keeps, to be given back to it at start-up."""
+    """An object whose entries are in the journal, and are restored to it at start-up."""
 
     @abstractmethod
     def restore(self, entry: Entry) -> None:
-        """Put back an entry that the journal kept; in order."""
+        """Restore an entry from the journal. Entries come in the order of their numbers."""
 
     @abstractmethod
     def start_at(self, seq: i64) -> None:
-        """The number the next entry gets: higher than any the journal still speaks of."""
+        """Set the number of the next entry, which is higher than any in the journal. All entries are restored."""
 
 
 class Queue(Outflow):
-    """A queue of any kind. `owner` is the connection an exclusive queue belongs to.
+    """A queue of any kind. `owner` is the connection that an exclusive queue belongs to.
 
-    `unacked` are messages in clients' hands, with so many bytes in their bodies.
+    `unacked` is the number of deliveries that are not settled, and `unacked_bytes` that of the bytes in their bodies.
     """
 
-    # Whether every message it takes is stored, persistent or not.
+    # Whether the queue stores every message that it takes, persistent or not.
     keeps_all: bool = False
 
     def __init__(
@@ -68,21 +69,21 @@ class Queue(Outflow):
         self.id = queue_id
         self.vhost = vhost
         self.name = name
-        # x-queue-type, as a client writes it.
+        # The value of x-queue-type.
         self.kind = kind
         self.durable = durable
         self.auto_delete = auto_delete
         self.owner = owner
-        # The arguments as declared; `settings` are the values that they have together with policies.
+        # The arguments as declared; `settings` are their values combined with those of policies.
         self.arguments = arguments
         self.settings = QueueSettings({}, kind)
-        # Sorted by priority, the highest first; with a single active one, that one before the others.
+        # Consumers by priority, the highest first. A single active consumer is before all others.
         self.consumers: list[Consumer] = []
-        # When it was used last (Unix time in ms), for queues that end when nobody does.
+        # When the queue was last used (Unix time in ms), for x-expires.
         self.used_ms: i64 = tick.now_ms
-        # Whether `admit` has to be asked before `enqueue`.
+        # Whether `admit` must be called before `enqueue`.
         self.is_guarded = False
-        # Whether deliveries from here carry headers of the queue's own.
+        # Whether deliveries of this queue carry headers that the queue adds.
         self.adds_headers = self.keeps_all
         self.tick = tick
         self._is_ready = False
@@ -90,16 +91,16 @@ class Queue(Outflow):
         self._round_robin = RoundRobin(self.consumers)
         self._unused: Unused | None = None
         self._holders: dict[EntryHolder, None] = {}
-        # The part of these counters that went out by one protocol, by the protocol's name.
+        # The share of each protocol in these counters, by the name of the protocol.
         self.outflows: dict[str, Outflow] | None = None
-        # Names that lease from it: nobody else has it to itself meanwhile.
+        # The number of lease holders. While there are any, no consumer can be exclusive.
         self.lease_count: i64 = 0
-        # For a queue that ends by itself: what decides when.
+        # Decides when a queue with a lifetime policy is deleted; None without a policy.
         self.lifetime: Lifetime | None = None
         self.gone = False
 
     def outflow_of(self, protocol: str) -> Outflow:
-        """Where consumers of a protocol are counted besides."""
+        """The counters for consumers of one protocol. They count in addition to those of the queue."""
         if self.outflows is None:
             self.outflows = {}
         found = self.outflows.get(protocol)
@@ -109,7 +110,7 @@ class Queue(Outflow):
         return found
 
     def configure(self, effective: Table) -> None:
-        """Arguments and policies have changed, and come to this (x- names)."""
+        """Apply changed arguments and policies; `effective` are the resulting arguments by their x- names."""
         self.settings = QueueSettings(effective, self.kind)
         if self.settings.expires_ms >= 0:
             if self._unused is None:
@@ -118,102 +119,102 @@ class Queue(Outflow):
 
     @property
     def survives(self) -> bool:
-        """Whether a restart finds it, with the messages that are to be kept."""
+        """Whether the queue, and its persistent messages, survive a restart."""
         return self.durable and self.owner is None
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is on it, and nobody has anything of it."""
+        """Whether the queue has no messages, and no deliveries are unsettled."""
         return self.message_count == 0 and self.unacked == 0
 
     def live_by(self, policy: str) -> None:
-        """It ends by itself, by one of the POLICIES. Said once, before there is any message."""
+        """Give the queue a lifetime policy, one of LIFETIME_POLICIES. Call it once, before there is any message."""
         self.lifetime = Lifetime(self, policy)
 
     def used(self) -> None:
-        """Somebody declared the queue, or took from it."""
+        """Note that the queue was used: declared, or consumed from."""
         self.used_ms = self.tick.now_ms
 
     # -- messages -----------------------------------------------------------------------------------------------
 
     def admit(self, message: Message) -> int:
-        """ADMITTED, REFUSED, DISCARDED or DONE; what has to make room for the message is gone then."""
+        """Decide about a message: ADMITTED, REFUSED, DISCARDED or DONE. May drop others to make room for it."""
         return REFUSED if message.options.is_command else ADMITTED
 
     @abstractmethod
     def enqueue(self, message: Message) -> Entry | None:
-        """Take a message; returns the entry the journal has to keep, if it has to keep one."""
+        """Take a message. Returns its entry if the journal has to store it, None otherwise."""
 
     @property
     @abstractmethod
     def message_count(self) -> int:
-        """Messages that are ready to be delivered."""
+        """The number of messages that are ready to be delivered."""
 
     @property
     def held_count(self) -> int:
-        """Messages that are held back until a time."""
+        """The number of messages that are held back until a time."""
         return 0
 
     @property
     def published(self) -> int:
-        """Messages that came since the broker started."""
+        """The number of messages that were published to the queue since the broker started."""
         return 0
 
     @property
     def ready_bytes(self) -> int:
-        """What the bodies of messages have together that are ready; of a stream, what its files have."""
+        """The bytes in the bodies of ready messages; for a stream, the size of its files."""
         return 0
 
     def head(self) -> Message | None:
-        """The message that is next, where that can be told without reading it from the disk."""
+        """The next message, if it is known without reading from the disk; None otherwise."""
         return None
 
     @property
     def kept_count(self) -> int:
-        """Messages that are here after a restart, ready or not; of a stream, all of them."""
+        """The number of messages that survive a restart, ready or not; for a stream, all of them."""
         return self.message_count
 
     @property
     def kept_bytes(self) -> int:
-        """What their bodies have together."""
+        """The bytes in the bodies of the messages that survive a restart."""
         return self.ready_bytes
 
     @abstractmethod
     def get(self, context: object | None = None) -> Entry | None:
-        """Acquire the next entry for basic.get, by a channel."""
+        """Acquire the next entry for basic.get; None if there is none. `context` is that of the client's channel."""
 
     def sent(self, entry: Entry) -> None:
-        """What `get` gave was sent to a client that has nothing to settle."""
+        """Drop an entry of `get` that was sent to a client without acknowledgement."""
         self.got_no_ack += 1
         self.drop(entry)
 
     @abstractmethod
     def settle(self, entry: Entry) -> None:
-        """An acquired entry was accepted, and is gone."""
+        """Settle an acquired entry that was accepted: it leaves the queue."""
 
     def drop(self, entry: Entry) -> None:
-        """An entry is gone that no consumer accepted: a dead letter, or one sent to a client that settles nothing."""
+        """Remove an entry that no consumer accepted: a dead letter, or one sent without acknowledgement."""
         self.settle(entry)
 
     @abstractmethod
     def reject(self, entry: Entry) -> None:
-        """An acquired entry was rejected: it is dead-lettered, or dropped, and counts as a failed delivery."""
+        """Reject an acquired entry: it is dead-lettered, or dropped, and counts as a failed delivery."""
 
     def dead_letter(self, entry: Entry) -> None:
-        """An acquired entry is dead-lettered, or dropped, and does not count as a failed delivery."""
+        """Dead-letter or drop an acquired entry, without counting a failed delivery."""
         self.reject(entry)
 
     def discard_unsendable(self, entry: Entry) -> None:
-        """An acquired entry cannot be sent to anybody (UNSENDABLE): it is dead-lettered, or dropped, and counted."""
+        """Dead-letter or drop an acquired entry that cannot be sent to any consumer (UNSENDABLE), and count it."""
         self.tick.churn.unsendable += 1
         self.reject(entry)
 
     @abstractmethod
     def requeue(self, entries: list[Entry]) -> None:
-        """Acquired entries are ready again, each where it stood, flagged as redelivered. Each is a failed delivery."""
+        """Return acquired entries to their places, flagged as redelivered. Each counts as a failed delivery."""
 
     def release(self, entries: list[Entry]) -> None:
-        """Acquired entries are ready again, each where it stood, flagged as redelivered; no delivery has failed."""
+        """Return acquired entries to their places, flagged as redelivered, without counting failed deliveries."""
         self.requeue(entries)
 
     def recall(self, entry: Entry) -> Entry | None:
@@ -221,37 +222,37 @@ class Queue(Outflow):
         return entry
 
     def fail(self, entries: list[Entry]) -> None:
-        """As `requeue`, for entries that their consumer could not handle: a pause may come before the next attempt."""
+        """Return entries that their consumer failed to handle, as `requeue` does; a retry may come after a pause."""
         self.requeue(entries)
 
     def requeue_excluding(self, entries: list[Entry], context: object) -> None:
-        """As `fail`, and until they are taken or the context ends, consumers of this context do not get them again."""
+        """Return entries as `fail` does. Consumers of `context` get them again only after another has taken them."""
         self.requeue(entries)
 
     def context_ended(self, context: object) -> None:
-        """A context has ended: entries that excluded it do not any more."""
+        """Forget a context that has ended: entries that excluded only it can go to any consumer."""
 
     @abstractmethod
     def purge(self) -> int:
-        """Drop all messages that are ready, or held back; returns how many."""
+        """Drop all messages that are ready or held back. Returns how many."""
 
     @abstractmethod
     def dispatch(self) -> bool:
-        """Give entries to consumers that can take them; True when a burst was used up and more could go out."""
+        """Deliver entries to consumers that can take them. Returns True if only the burst limit stopped it."""
 
     def takes_at_once(self, message: Message) -> bool:
-        """Whether this message would go to a consumer at once, if it came now (amqp-0-9-1 basic.publish.immediate)."""
+        """Whether a consumer would get this message at once if it came now (amqp-0-9-1 basic.publish.immediate)."""
         WORK.spent += len(self.consumers) // ASKED_CONSUMERS_PER_UNIT
         if self.message_count > 0:
             self.dispatch()
         return self.message_count == 0 and any(consumer.would_take(message) for consumer in self.consumers)
 
     def available_to(self, consumer: "Consumer") -> int:
-        """About how many messages there are that a consumer could still get (amqp-1.0 part 2 §2.6.7 available)."""
+        """An estimate of how many messages a consumer could still get (amqp-1.0 part 2 §2.6.7 available)."""
         return self.message_count
 
     def hold_for(self, holder: EntryHolder) -> None:
-        """It has acquired entries, or may have some soon."""
+        """Register a holder that has acquired entries, or may acquire some: it is told if the queue is deleted."""
         self._holders[holder] = None
 
     def hold_no_more_for(self, holder: EntryHolder) -> None:
@@ -260,19 +261,19 @@ class Queue(Outflow):
     # -- consumers ----------------------------------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer, arguments: Table) -> None:
-        # One that is alone by its own wish and one that waits for its turn exclude each other, as in RabbitMQ.
+        # An exclusive consumer is refused on a queue with a single active consumer, as in RabbitMQ.
         is_taken = bool(self.consumers) and (consumer.exclusive or self.consumers[0].exclusive)
         if is_taken or (consumer.exclusive and (self.settings.single_active or self.lease_count > 0)):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
-        # Nobody goes before the active one by coming; those that wait for its place do so by priority (RabbitMQ).
+        # A new consumer never replaces the active one. Those that wait for its place do so by priority (RabbitMQ).
         self._line_up(consumer, 1 if self.settings.single_active else 0)
         self._round_robin.rank()
         self.touch()
 
     def _line_up(self, consumer: Consumer, first: int) -> None:
-        """Put a consumer into its place by priority, behind those that were there before, and these in any case.
+        """Insert a consumer by priority, after others of the same priority and after the first `first` consumers.
 
-        Of those that wait for the place of a single active one, who is late stands behind the others.
+        With a single active consumer, waiting consumers that are late come after the others.
         """
         consumers = self.consumers
         at = len(consumers)
@@ -281,7 +282,7 @@ class Queue(Outflow):
         consumers.insert(at, consumer)
 
     def lateness_changed(self, consumer: Consumer) -> None:
-        """A consumer is late with a delivery, or has settled all with which it was: `is_late` says which."""
+        """Note that a consumer became late with a delivery, or settled all late ones; its `is_late` says which."""
         self.touch()
 
     def unsubscribe(self, consumer: Consumer) -> None:
@@ -292,14 +293,14 @@ class Queue(Outflow):
             if was_first and self.consumers and self.settings.single_active:
                 self.consumers[0].took_over()
             self.used()
-            # The next one in line may be the active one now.
+            # The next consumer in line may be the active one now.
             self.touch()
             if self.lifetime is not None:
                 self.lifetime.check()
 
     @property
     def consumer_count(self) -> int:
-        """Those that are active: a client can suspend its own (amqp-0-9-1 queue.declare-ok.consumer-count)."""
+        """The number of active consumers; a client can suspend its own (amqp-0-9-1 queue.declare-ok.consumer-count)."""
         count = 0
         for consumer in self.consumers:
             if consumer.is_active():
@@ -307,13 +308,13 @@ class Queue(Outflow):
         return count
 
     def touch(self) -> None:
-        """There may be something to deliver: look at the end of this tick."""
+        """Have the queue dispatched at the end of this tick, because there may be something to deliver."""
         if not self._is_ready and self.consumers:
             self._is_ready = True
             self.tick.ready.append(self)
 
     def touch_in_turn(self) -> None:
-        """There may be something to deliver: look at it this tick, before queues that are only touched, in turn."""
+        """Have the queue dispatched in this tick in the order of these calls, before queues that are only touched."""
         if not self._is_in_turn and self.consumers:
             self._is_in_turn = True
             self._is_ready = True
@@ -321,21 +322,21 @@ class Queue(Outflow):
 
     @property
     def is_due(self) -> bool:
-        """Whether it is on a list, so that there may be more to deliver."""
+        """Whether the queue is on a list of the tick, so that there may be more to deliver."""
         return self._is_ready
 
     def dispatched(self) -> None:
-        """The tick has taken this queue off its lists."""
+        """Note that the tick has taken this queue off its lists."""
         self._is_ready = False
         self._is_in_turn = False
 
     def check_access(self, connection: object) -> None:
-        """Raises ResourceLocked when another connection owns this queue exclusively."""
+        """Check access for a connection. Raises ResourceLocked if another one owns this queue exclusively."""
         if self.owner is not None:
             self.check_owner(connection)
 
     def check_owner(self, owner: object | None) -> None:
-        """Raises ResourceLocked unless the queue is exclusive to `owner`, or to nobody if that is None."""
+        """Check the owner of the queue; None: it must not be exclusive. Raises ResourceLocked."""
         if self.owner is not owner:
             raise ResourceLocked(
                 f"cannot obtain exclusive access to locked queue '{self.name}' in vhost '{self.vhost}'. It could be "
@@ -344,7 +345,7 @@ class Queue(Outflow):
             )
 
     def delete(self) -> int:
-        """Drop everything, tell the consumers; returns how many messages were ready, or held back."""
+        """Drop all messages, and tell holders and consumers. Returns how many messages were ready or held back."""
         self.gone = True
         count = self.message_count + self.held_count
         self.discard()
@@ -361,7 +362,7 @@ class Queue(Outflow):
 
     @abstractmethod
     def discard(self) -> None:
-        """The queue is deleted: let go of all its messages."""
+        """Drop all messages, because the queue is deleted."""
 
 
 def _goes_before(consumer: Consumer, other: Consumer, single_active: bool) -> bool:

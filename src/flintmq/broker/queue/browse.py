@@ -1,8 +1,9 @@
-"""Browsing: consumers that see what a queue has and take nothing (consumer argument x-browse).
+"""Browsing: consumers that see the messages of a queue without taking them (consumer argument x-browse).
 
-They consume from a view beside the queue. It gives out copies, and settles, takes back and rejects nothing, so neither
-the queue nor its other consumers notice anything. A browser sees what is ready when it comes, in order, and then what
-becomes ready for the first time; what others took before its turn came it does not see, unless it is back.
+They consume from a view beside the queue. The view delivers copies, and settling, returning or rejecting one does
+nothing, so the queue and its other consumers are not affected. A browser sees the entries that are ready when it
+subscribes, in order, and then those that become ready for the first time. It misses entries that others hold when its
+turn for them comes.
 """
 
 from collections.abc import Callable
@@ -17,13 +18,13 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.features import COMING, LEAVING, Feature
 
-# Entries that left the queue are forgotten once there are more of them than this, and than others.
+# Logs are cleaned of entries that left the queue when there are more of these than this, and than others.
 _LEFT_ENTRIES_MAX: Final = 1024
 
 
 @final
 class _Browser:
-    """A consumer, and where in its log the first entry is that it is yet to see."""
+    """A browsing consumer; `at` is the index in its log of the first entry that it has not seen."""
 
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
@@ -34,8 +35,8 @@ class _Browser:
 class _Log:
     """Entries in the order in which browsers see them; some may have left the queue.
 
-    `size` is how many there were in the beginning, when `left` had left before. `is_fresh`: it still is what one who
-    comes now is to see, but for entries that left the queue, or came back to it.
+    `size` is the number of entries at the beginning, and `left` how many had ever left the queue by then. `is_fresh`:
+    a new browser could use this log, apart from entries that have left the queue or come back since.
     """
 
     def __init__(self, entries: list[Entry], left: i64) -> None:
@@ -50,7 +51,7 @@ class _Log:
         self.is_fresh = False
 
     def trim(self) -> None:
-        """Let go of what all have seen, once that is half of it."""
+        """Remove the entries that all browsers have seen, once they are half of the log."""
         seen: i64 = len(self.entries)
         for browser in self.browsers:
             seen = min(seen, browser.at)
@@ -61,7 +62,7 @@ class _Log:
             self.is_fresh = False
 
     def tidy(self) -> None:
-        """Let go of what has left the queue."""
+        """Remove the entries that have left the queue."""
         kept: list[Entry] = []
         moved: list[int] = []
         for entry in self.entries:
@@ -76,18 +77,21 @@ class _Log:
 
 @final
 class View(Queue, Feature):
-    """`contents` tells what is ready on the queue; `ended` is called when the last browser has gone."""
+    """The view that browsers of a queue consume from.
+
+    `contents` returns the ready entries of the queue in order; `ended` is called when the last browser unsubscribes.
+    """
 
     def __init__(self, queue: Queue, contents: Callable[[], list[Entry]], ended: Callable[[], None]) -> None:
         super().__init__(queue.id, queue.vhost, queue.name, queue.kind, False, False, None, {}, queue.tick)
-        # How often a message came back is worth knowing to whoever looks.
+        # Browsers are shown how often a message came back.
         self.adds_headers = True
         self._queue = queue
         self._contents = contents
         self._ended = ended
-        # Browsers that came together share one; the last is the youngest.
+        # Browsers that subscribed at about the same time share a log; the last log is the youngest.
         self._logs: list[_Log] = []
-        # Entries that have left the queue, ever; and how many of them when the logs were tidied last.
+        # The number of entries that have ever left the queue, and that number when the logs were last tidied.
         self._left: i64 = 0
         self._tidied: i64 = 0
 
@@ -111,7 +115,7 @@ class View(Queue, Feature):
     def _log_for_newcomer(self) -> _Log:
         if self._logs:
             youngest = self._logs[-1]
-            # Entries that came back are counted beside those that were there and have not left.
+            # The log is complete if the queue has as many entries as have not left: none of them came back.
             if youngest.is_fresh and youngest.size - (self._left - youngest.left) == self._queue.message_count:
                 return youngest
         log = _Log(self._contents(), self._left)
@@ -121,7 +125,7 @@ class View(Queue, Feature):
     # -- consumers ----------------------------------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer, arguments: Table) -> None:
-        """Nobody is excluded by a consumer that takes nothing, so `exclusive` says nothing here."""
+        """Add a browser. `exclusive` is ignored, because a browser takes nothing from others."""
         self.consumers.append(consumer)
         self._log_for_newcomer().browsers.append(_Browser(consumer))
         self.touch()
@@ -136,7 +140,7 @@ class View(Queue, Feature):
                 self._ended()
 
     def available_to(self, consumer: Consumer) -> int:
-        """What it is yet to see, among which some may have left the queue."""
+        """The number of entries that a browser has not seen; some of them may have left the queue."""
         for log in self._logs:
             for browser in log.browsers:
                 if browser.consumer is consumer:
@@ -165,7 +169,7 @@ class View(Queue, Feature):
                 if not consumer.is_filtered or self._suits(consumer, entry.message):
                     if consumer.has_byte_window and not consumer.is_within_window(entry.message):
                         return False
-                    # One that cannot be sent is passed over: who browses takes nothing, and gives nothing up.
+                    # An entry that cannot be sent is skipped; a browser does not dead-letter it.
                     consumer.deliver(self, _copy(entry))
                 burst -= WORK.spent - spent
             browser.at += 1
@@ -181,7 +185,7 @@ class View(Queue, Feature):
     # -- what would change the queue ----------------------------------------------------------------------------
 
     def enqueue(self, message: Message) -> Entry | None:
-        """Nothing is routed here."""
+        """Never called: no message is routed to a view."""
         return None
 
     @property
@@ -189,17 +193,17 @@ class View(Queue, Feature):
         return 0
 
     def get(self, context: object | None = None) -> Entry | None:
-        """basic.get has no argument to browse by."""
+        """Never called: basic.get cannot browse."""
         return None
 
     def settle(self, entry: Entry) -> None:
-        """It was a copy."""
+        """Nothing to do: the entry is a copy."""
 
     def reject(self, entry: Entry) -> None:
-        """It was a copy."""
+        """Nothing to do: the entry is a copy."""
 
     def requeue(self, entries: list[Entry]) -> None:
-        """They were copies."""
+        """Nothing to do: the entries are copies."""
 
     def purge(self) -> int:
         return 0

@@ -1,4 +1,4 @@
-"""Whether a queue has room, as those ask that put several messages on it at once, or must not have it drop any."""
+"""Checks whether a queue has room, for several messages at once, or for one without dropping others."""
 
 from mypy_extensions import i64
 
@@ -9,7 +9,7 @@ from flintmq.broker.queue.settings import DROP_HEAD
 
 
 def has_room(queue: Queue, messages: list[Message]) -> bool:
-    """Whether the queue would admit all of these messages; it may drop others for that."""
+    """Whether the queue would admit all of these messages, if need be by dropping others."""
     if not isinstance(queue, EntryQueue) or queue.settings.overflow == DROP_HEAD or _have_room(queue, messages):
         return True
     queue.catch_up()
@@ -17,9 +17,9 @@ def has_room(queue: Queue, messages: list[Message]) -> bool:
 
 
 def has_room_for(queue: Queue, count: i64, body_bytes: i64) -> bool:
-    """Whether the queue would admit so many messages, with so many bytes in their bodies; it may drop others for that.
+    """Whether the queue would admit `count` messages with `body_bytes` bytes in their bodies; it may drop others.
 
-    None of them replaces another.
+    It is assumed that none of them replaces another.
     """
     if not isinstance(queue, EntryQueue) or queue.settings.overflow == DROP_HEAD:
         return True
@@ -30,7 +30,7 @@ def has_room_for(queue: Queue, count: i64, body_bytes: i64) -> bool:
 
 
 def has_free_room(queue: Queue, message: Message) -> bool:
-    """Whether the queue would admit a message and drop none for that."""
+    """Whether the queue would admit a message without dropping others."""
     if not isinstance(queue, EntryQueue) or not queue.is_guarded or _have_room(queue, [message]):
         return True
     queue.catch_up()
@@ -38,7 +38,7 @@ def has_free_room(queue: Queue, message: Message) -> bool:
 
 
 def _have_room(queue: EntryQueue, messages: list[Message]) -> bool:
-    """Whether there is room for all of these messages beside those that are ready."""
+    """Whether there is room for all of these messages in addition to those that are ready."""
     count: i64 = 0
     size: i64 = 0
     for message in messages:

@@ -1,6 +1,6 @@
-"""The classic queue: in order, each entry to one consumer, gone once settled. Quorum queues are the same here.
+"""The classic queue: it delivers each entry, in order, to one consumer. Quorum queues are the same here.
 
-Here are its consumers, and whose turn it is; `entries.py` has what it keeps for them.
+This module has its consumers and its dispatch; `entries.py` has the life of its entries.
 """
 
 from typing import final
@@ -50,7 +50,7 @@ class ClassicQueue(EntryQueue):
             self._check_asking(consumer)
         super().subscribe(consumer, arguments)
         if self.settings.single_active and self.consumers[0].is_late:
-            # It was late before anybody waited.
+            # The active consumer became late when no other waited: it makes room for this one now.
             self.lateness_changed(consumer)
         self._look_at_line()
         if self._matching is not None or consumer.is_filtered:
@@ -65,7 +65,7 @@ class ClassicQueue(EntryQueue):
             self._match_no_more(self._matching)
 
     def _check_asking(self, coming: Consumer) -> None:
-        """Raises PreconditionFailed where to ask all consumers about one message would take too long."""
+        """Check the cost of filters. Raises PreconditionFailed if matching one message with all takes too much work."""
         cost = coming.matching_cost
         for consumer in self.consumers:
             cost += consumer.matching_cost
@@ -77,13 +77,13 @@ class ClassicQueue(EntryQueue):
             )
 
     def _served(self) -> list[Consumer]:
-        """The consumers that may be given something."""
+        """The consumers that entries may be delivered to."""
         if self._is_handing_over:
             return []
         return self.consumers[:1] if self.settings.single_active else self.consumers
 
     def _look_at_line(self) -> None:
-        """A quorum queue goes over to a consumer of higher priority than its single active one has (RabbitMQ)."""
+        """Decide whether to hand over: a quorum queue activates a waiting consumer of higher priority (RabbitMQ)."""
         consumers = self.consumers
         self._is_handing_over = (
             self.kind == "quorum"
@@ -94,8 +94,9 @@ class ClassicQueue(EntryQueue):
         )
 
     def lateness_changed(self, consumer: Consumer) -> None:
-        """A single active consumer that is late makes room for one that waits and is not, whatever their priorities:
-        what it gave back would be nobody's before it settles (RabbitMQ, of quorum queues).
+        """Replace a single active consumer that is late by a waiting one that is not, whatever their priorities.
+
+        Otherwise no consumer would get the entries that it gave back before it settles (RabbitMQ, for quorum queues).
         """
         consumers = self.consumers
         if self.settings.single_active and len(consumers) > 1 and consumer in consumers:
@@ -113,7 +114,7 @@ class ClassicQueue(EntryQueue):
         super().lateness_changed(consumer)
 
     def _hand_over_to_next(self) -> None:
-        """It goes over once the active one has settled all that it has, so that no message overtakes another."""
+        """Hand over once the active consumer has settled all its deliveries, so that no message overtakes another."""
         consumers = self.consumers
         before = consumers[0]
         if before.holds_any():
@@ -124,18 +125,18 @@ class ClassicQueue(EntryQueue):
         self._went_over(before)
 
     def _went_over(self, before: Consumer) -> None:
-        """Another one is the single active consumer."""
+        """Tell consumers that the single active consumer has changed; `before` was it until now."""
         before.stood_down()
         self.consumers[0].took_over()
         if self._matching is not None:
             self._matching.serve(self._served())
 
     def _match(self) -> Matching:
-        """Not every consumer is to have every entry from now on."""
+        """Change to a store with matching: from now on, not every consumer may have every entry."""
         matching = self._matching
         if matching is None:
             matching = Matching(self.store, self._levels, self.groups, self.touch)
-            # The consumers that are there have no filters.
+            # The present consumers have no filters.
             matching.serve(self._served())
             self._matching = matching
             self.store = matching
@@ -143,7 +144,7 @@ class ClassicQueue(EntryQueue):
         return matching
 
     def _match_no_more(self, matching: Matching) -> None:
-        """Every consumer may have every entry, as soon as that is no great change."""
+        """Change back to an ordinary store if no consumer has a filter, as soon as little has to be moved."""
         if not matching.is_needed:
             store = matching.ordinary()
             if store is not None:
@@ -206,12 +207,12 @@ class ClassicQueue(EntryQueue):
         return True
 
     def _offer_withheld(self, exclusions: Exclusions) -> bool:
-        """Offer what is withheld to consumers that may have it; True when the next dispatch has to go on with that."""
+        """Offer withheld entries to consumers that may have them. Returns True if the next dispatch must go on."""
         takers = [consumer for consumer in self._served() if consumer.can_take()]
         if exclusions.offer(takers, self._hand_over):
             return True
         if takers and exclusions.is_missed:
-            # In the next tick: what is behind them must not wait for consumers that come and go.
+            # The rest is offered in the next tick, so that entries behind them do not wait while consumers come and go.
             self.touch()
         return False
 
@@ -229,7 +230,7 @@ class ClassicQueue(EntryQueue):
                 if not self._is_plain_out:
                     self._left(entry)
                 if entry.expires_ms != 0 and entry.expires_ms < self.tick.now_ms:
-                    # In a page nobody noticed.
+                    # The entry expired while it was in a page.
                     self._dead_letter(entry, EXPIRED)
                     continue
                 self._hand_over(entry, consumer)

@@ -1,4 +1,4 @@
-"""A consumer as its queue sees it: whether it can take an entry, and how it gets one."""
+"""The interface of consumers to their queue: whether one can take an entry, and how it gets one."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Consumer:
-    """A subscription to one queue, implemented by the gateway of the protocol it came by.
+    """A subscription to one queue, implemented by the gateway of its protocol.
 
-    Of the consumers that can take an entry, one with the highest `priority` gets it. A consumer that `is_filtered` gets
-    only entries that it `matches`; to ask it costs `matching_cost` units of work. A consumer that `has_byte_window`
-    gets an entry only if it `is_within_window`. Consumers of one client share a `context`: what one of them has
-    rejected can be withheld from all of them.
+    Among the consumers that can take an entry, one with the highest `priority` gets it. A consumer that `is_filtered`
+    gets only entries that it `matches`; each comparison costs `matching_cost` units of work. A consumer that
+    `has_byte_window` gets an entry only if it `is_within_window`. Consumers of one client share a `context`: an entry
+    that one of them has rejected can be withheld from all of them.
     """
 
     def __init__(self, tag: str, no_ack: bool, exclusive: bool) -> None:
@@ -31,10 +31,10 @@ class Consumer:
         self.is_filtered = False
         self.matching_cost: i64 = 0
         self.has_byte_window = False
-        # It was too long about a delivery, and gets nothing before it has settled that.
+        # Whether it has exceeded the time for a delivery; it gets nothing until it has settled that.
         self.is_late = False
         self.context: object | None = None
-        # For a consumer that takes nothing: what it has been sent, by earlier links too.
+        # For a browser or the reader of a stream: the entries that it was sent, also on earlier links.
         self.seen: Seen | None = None
 
     @abstractmethod
@@ -43,22 +43,22 @@ class Consumer:
 
     @abstractmethod
     def deliver(self, queue: "Queue", entry: "Entry") -> None:
-        """Hand over an acquired entry. Without `no_ack`, the consumer settles it or gives it back to the queue.
+        """Hand over an acquired entry. Without `no_ack`, the consumer settles it or returns it to the queue.
 
-        One that cannot be encoded for any consumer of its protocol is marked UNSENDABLE instead, and is not delivered:
-        the queue gives it up at once.
+        An entry that cannot be encoded for any consumer of the protocol is marked UNSENDABLE and not delivered: the
+        queue dead-letters or drops it at once.
         """
 
     @abstractmethod
     def cancelled(self) -> None:
-        """The queue is gone, or ends the subscription; nothing more will be delivered."""
+        """Tell the consumer that its queue is deleted, or ends the subscription: nothing more will be delivered."""
 
     @abstractmethod
     def failed(self, error: "StorageError") -> None:
-        """What comes next cannot be read: end the subscription, and let the client know why."""
+        """End the subscription and tell the client why: the next entry cannot be read."""
 
     def is_active(self) -> bool:
-        """False while the client has asked for nothing to be sent (amqp-0-9-1 channel.flow)."""
+        """Whether the client wants deliveries; False while it has suspended them (amqp-0-9-1 channel.flow)."""
         return True
 
     def holds_any(self) -> bool:
@@ -66,21 +66,21 @@ class Consumer:
         return False
 
     def stood_down(self) -> None:
-        """It was the single active consumer of its queue, and waits for its turn from now on."""
+        """Tell the consumer that it is no longer the single active consumer of its queue, and waits for its turn."""
 
     def took_over(self) -> None:
-        """It is the single active consumer of its queue from now on, after another one."""
+        """Tell the consumer that it has become the single active consumer of its queue, after another one."""
 
     def matches(self, message: "Message") -> bool:
         """Whether the consumer wants this message at all. The answer for one message is always the same."""
         return True
 
     def is_within_window(self, message: "Message") -> bool:
-        """Whether the message fits the window of bytes that is left now."""
+        """Whether the message fits into the bytes that are left of the window."""
         return True
 
     def would_take(self, message: "Message") -> bool:
-        """Whether it can be given this message now."""
+        """Whether the consumer can get this message now."""
         return (
             self.can_take()
             and (not self.is_filtered or self.matches(message))

@@ -1,9 +1,9 @@
 """Deduplication: a queue takes a message once, however often it is published (x-dedup-window, x-dedup-size).
 
-A message is known by its producer and the number it has there (headers x-producer-id, x-producer-seq), or by its
-message-id. As long as a stored message is on the queue, it is in the journal itself, and tells after a restart what it
-is known by. When it leaves, a note that it was here takes its place, in the journal before its settlement: a
-crash leaves one of the two at least. So nothing is remembered that was not stored, and nothing that was is forgotten.
+A message is identified by its producer and its number there (headers x-producer-id, x-producer-seq), or by its
+message-id. While a stored message is on the queue, the journal has the message itself, and a restart reads its key from
+it. When it leaves, a note with its key is written to the journal before its settlement, so that a crash leaves at least
+one of the two. So a key is remembered if and only if its message was stored.
 """
 
 from collections import OrderedDict
@@ -24,7 +24,7 @@ from flintmq.broker.timers import NEVER, Timed
 
 PRODUCER_HEADER: Final = "x-producer-id"
 NUMBER_HEADER: Final = "x-producer-seq"
-# The number of a key under which no message is stored.
+# The number of a key for which no message is stored.
 _NONE: Final = -1
 _NUMBER_MAX: Final = 2**63 - 1
 _NOWHERE: Final = Address("", "")
@@ -32,9 +32,9 @@ _NOWHERE: Final = Address("", "")
 
 @final
 class _Known:
-    """The highest number that came under a key at `since_ms`, and the highest `stored` one, with its note if it left.
+    """The highest `number` of a key, which came at `since_ms`, and the highest `stored` one, with its note if it left.
 
-    Message-ids have the number 0, all of them.
+    The number of a message-id is always 0.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class _Known:
 
 @final
 class Dedup(Timed, Recoverable, Feature):
-    """What a queue remembers. In the journal its notes are those of a queue of their own, whose id is the negative one.
+    """The keys of messages that a queue remembers. The journal has their notes under the negated id of the queue.
 
     With `durable`, persistent messages of the queue are stored.
     """
@@ -60,10 +60,10 @@ class Dedup(Timed, Recoverable, Feature):
         self._journal = journal
         self._window_ms: i64 = NEVER
         self._size: i64 = DEDUP_DEFAULT_ENTRIES
-        # The longest known first.
+        # Keys in the order in which they were last used, the oldest first.
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._seq: i64 = 0
-        # The message whose key was read last: each is asked about twice on its way in.
+        # The message whose key was read last: the key of each is needed twice when it is published.
         self._message: Message | None = None
         self._key = ""
         self._number: i64 = 0
@@ -96,14 +96,14 @@ class Dedup(Timed, Recoverable, Feature):
     # -- messages -----------------------------------------------------------------------------------------------
 
     def is_duplicate(self, message: Message) -> bool:
-        """Whether the queue has, or had, this message. What is to be stored duplicates only what was."""
+        """Whether the queue has, or had, this message. A message to be stored is a duplicate only of a stored one."""
         known = self._known.get(self._read(message))
         if known is None or self._number > (known.stored if self._is_stored(message) else known.number):
             return False
         return not self._is_back(message)
 
     def _is_back(self, message: Message) -> bool:
-        """Whether this is the message that was here before, come back as a dead letter's dead letter."""
+        """Whether this is the same message as before, which has come back to the queue by dead-lettering."""
         if message.origin != 0:
             return False
         deaths = headers_of(message).get("x-death")
@@ -112,13 +112,13 @@ class Dedup(Timed, Recoverable, Feature):
         return any(isinstance(death, dict) and death.get("queue") == self._queue for death in deaths)
 
     def remember(self, message: Message, since_ms: i64) -> None:
-        """The queue takes a message."""
+        """Remember a message that the queue takes; `since_ms` is when it came (Unix time)."""
         self._recall(message, since_ms)
         self._make_room()
         self._forget_later()
 
     def _recall(self, message: Message, since_ms: i64) -> None:
-        """Remember a message without forgetting the oldest: at start-up they come in any order."""
+        """Remember a message without forgetting the oldest, because messages come in any order at start-up."""
         key = self._read(message)
         if not key:
             return
@@ -133,12 +133,12 @@ class Dedup(Timed, Recoverable, Feature):
         known.since_ms = since_ms
         if number > known.stored and self._is_stored(message):
             known.stored = number
-            # The message itself says now what the note did.
+            # The message itself is stored, so its note is not needed.
             self._drop_note(known)
         self._known.move_to_end(key)
 
     def _keep(self, message: Message) -> None:
-        """A stored message leaves the queue: keep a note of it, if it is the one to be remembered by."""
+        """Write a note for a stored message that leaves the queue, if it has the highest number of its key."""
         known = self._known.get(self._read(message))
         if known is None or known.note is not None or known.stored != self._number:
             return
@@ -150,7 +150,7 @@ class Dedup(Timed, Recoverable, Feature):
         known.note = entry
 
     def forget(self, message: Message) -> None:
-        """A message was taken back, so that it may be published once more."""
+        """Forget a message that its publisher cancelled, so that it may be published again."""
         key = self._read(message)
         known = self._known.get(key)
         if known is not None and not key.startswith("p"):
@@ -158,7 +158,7 @@ class Dedup(Timed, Recoverable, Feature):
             self._drop_note(known)
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Forget all messages."""
         for known in self._known.values():
             self._drop_note(known)
         self._known.clear()
@@ -169,7 +169,7 @@ class Dedup(Timed, Recoverable, Feature):
         return self._durable and message.options.persistent
 
     def _read(self, message: Message) -> str:
-        """The key of a message, and in `_number` the number it has there; the key is empty where it has none."""
+        """Return the key of a message, empty if it has none, and set `_number` to its number there."""
         if message is self._message:
             return self._key
         codec = message.codec
@@ -219,7 +219,7 @@ class Dedup(Timed, Recoverable, Feature):
     # -- start-up -----------------------------------------------------------------------------------------------
 
     def restore(self, entry: Entry) -> None:
-        """Put back a note."""
+        """Restore a note."""
         number, _, key = entry.message.body.decode().partition(" ")
         key = _short(key)
         known = self._known.setdefault(key, _Known())
@@ -232,7 +232,7 @@ class Dedup(Timed, Recoverable, Feature):
         known.note = entry
 
     def start_at(self, seq: i64) -> None:
-        """All notes and messages are back."""
+        """All notes and messages are restored: forget the oldest if there are too many."""
         self._seq = seq
         self._known = OrderedDict(sorted(self._known.items(), key=_since))
         self._make_room()
@@ -241,7 +241,7 @@ class Dedup(Timed, Recoverable, Feature):
 
 
 def _short(key: str) -> str:
-    """What is remembered of a message-id: the id itself, or a digest of one that AMQP 0-9-1 could not have."""
+    """The key for a message-id: the id itself, or a digest of an id that is too long for AMQP 0-9-1."""
     if len(key) <= SHORTSTR_MAX_BYTES + 1:
         return key
     return "d" + blake2b(key.encode(errors="surrogatepass"), digest_size=32).hexdigest()

@@ -1,6 +1,6 @@
 """Messages that a queue holds back until a time: delayed and scheduled publishes, and retries with a pause.
 
-Whoever published one can take it back, by its message-id, as long as it is held.
+A publisher can cancel its message by the message-id while it is held.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from flintmq.base.limits import DISPATCH_BURST_MESSAGES
 from flintmq.broker.message import REMOVED, Entry, Message
 from flintmq.broker.timers import Timed, Timers
 
-# Entries by seq, by their message-id and user-id.
+# Entries by message-id and user-id, then by sequence number.
 _ByName = dict[tuple[str, str], dict[int, Entry]]
-# Cancelled entries are forgotten once there are more of them than this, and than others.
+# Cancelled entries are removed from the heap when there are more of them than this, and than others.
 _CANCELLED_ENTRIES_MAX: Final = 64
 
 
@@ -29,7 +29,7 @@ class Delays(Timed):
         self._due = due
         self._heap: list[tuple[int, int, Entry]] = []
         self._count = 0
-        # Filled by the first who cancels: most never do.
+        # The index is made at the first cancellation, because most queues never have one.
         self._by_name: _ByName | None = None
 
     def hold(self, entry: Entry, until_ms: i64) -> None:
@@ -51,18 +51,18 @@ class Delays(Timed):
                     self._unindex(self._by_name, entry)
                 self._due(entry)
         if heap:
-            # After a burst others get their turn.
+            # After a burst, the rest waits so that others get their turn.
             self._timers.at(max(i64(heap[0][0]), now_ms + 1), self)
 
     def __len__(self) -> int:
         return self._count
 
     def entries(self) -> list[Entry]:
-        """The next due first."""
+        """All held entries, the next due first."""
         return [entry for _, _, entry in sorted(self._heap, key=_time_of) if entry.state != REMOVED]
 
     def take_all(self) -> list[Entry]:
-        """Everything, for a queue that is purged or deleted."""
+        """Take out all entries, because the queue is purged or deleted."""
         entries = self.entries()
         self._heap = []
         self._count = 0
@@ -71,9 +71,9 @@ class Delays(Timed):
         return entries
 
     def cancel(self, command: Message) -> list[Entry]:
-        """Take out what a message with x-delay-cancel names.
+        """Take out the entries that a message with x-delay-cancel names.
 
-        An entry with a user-id, which the broker has checked, is for a command with the same one only.
+        An entry with a user-id, which the broker has checked, can only be cancelled by a command with the same user-id.
         """
         if self._by_name is None:
             self._by_name = {}

@@ -1,7 +1,7 @@
-"""The life of an entry on a queue. A queue is a store, its counters, these transitions, and features that hear of them.
+"""The life of an entry on a queue: a queue is a store, counters, these transitions, and features that react to them.
 
 An entry is held until a time, ready, withheld (ready, but not for every consumer), acquired, or gone. A dead letter is
-in none of these states: it is gone once its queue's dead letter exchange has it, or at once without such an exchange.
+in none of these states: it is gone once the dead letter exchange of its queue has it, or at once without one.
 
 | transition        | from             | to              | because                                                |
 |-------------------|------------------|-----------------|--------------------------------------------------------|
@@ -51,14 +51,14 @@ from flintmq.broker.queue.sequence_owners import SequenceOwners
 from flintmq.broker.queue.settings import DROP_HEAD, REJECT_PUBLISH_DLX
 from flintmq.broker.tick import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, OVERSIZED, REJECTED, DeadLetter, Tick
 
-# The seq of an entry that never was on the queue.
+# The sequence number of an entry that was never on the queue.
 _NOWHERE: Final = -1
-# Work to drop a page of messages: each of them is settled in the journal.
+# Units of work for dropping a page of messages: each of them is settled in the journal.
 _PAGE_UNITS: Final = 64
 
 
 class EntryQueue(Queue):
-    """A queue without its dispatch: `classic.py` adds whose turn it is."""
+    """A queue without consumers' turns: `classic.py` adds the dispatch."""
 
     def __init__(
         self,
@@ -82,35 +82,36 @@ class EntryQueue(Queue):
         self._levels = levels_of(kind, arguments, ranks_all)
         self.store: Ready = Fifo(self._paging)
         self.next_seq: i64 = 0
-        # Bytes of the bodies that are ready.
+        # The bytes in the bodies of ready entries.
         self._bytes: i64 = 0
-        # For a queue that survives a restart: messages that do not, in any state, and bytes of their bodies.
+        # On a queue that survives a restart: the number of messages, in any state, that do not, and of bytes in their
+        # bodies.
         self._unkept: i64 = 0
         self._unkept_bytes: i64 = 0
-        # Numbers that were given to no message that came, or to one that came before the start.
+        # How many sequence numbers belong to no message published since the start.
         self.unpublished: i64 = 0
-        # Whether the single active consumer gets nothing more, and is relieved once it has settled what it has.
+        # Whether the single active consumer gets nothing more, and is replaced once it has settled its deliveries.
         self._is_handing_over = False
-        # At start-up: whose the numbers of entries are.
+        # At start-up: the owners of sequence numbers.
         self.sequence_owners = SequenceOwners()
         self._delays: Delays | None = None
         self.groups: Groups | None = None
-        # Features, made when the first message or setting asks for them: see `_arrange`.
+        # Features, made when the first message or setting needs them: see `_arrange`.
         self.dedup: Dedup | None = None
         self._values: LastValues | None = None
         self._expiry: Expiry | None = None
         self._exclusions: Exclusions | None = None
         self._awaited_room: AwaitedRoom | None = None
-        # The store, while not every consumer is to have every entry.
+        # The store with matching, while not every consumer may have every entry.
         self._matching: Matching | None = None
-        # The queue that browsers consume from, while there are any.
+        # The view that browsers consume from, while there are any.
         self._view: View | None = None
-        # Features by the events that they have to hear of.
+        # Features by the events that they want to hear of.
         self._on_coming: tuple[Feature, ...] = ()
         self._on_leaving: tuple[Feature, ...] = ()
         self._on_settlement: tuple[Feature, ...] = ()
-        # Whether no feature hears of an entry that comes, and none expires; none of one that leaves; none of one that
-        # is settled, so that entries can be settled by the page.
+        # Whether no feature hears of entries that come, and the queue has no time to live; no feature hears of entries
+        # that leave; and none of entries that are settled, so that whole pages can be settled.
         self._is_plain_in = True
         self._is_plain_out = True
         self.settles_unseen = True
@@ -138,7 +139,7 @@ class EntryQueue(Queue):
             self._tell_room()
 
     def _arrange(self) -> None:
-        """A feature came or went: find out which of them hear of what."""
+        """Sort the features by the events that they hear of. Call it when a feature was added, removed or changed."""
         candidates: list[Feature | None] = [
             self._matching,
             self.dedup,
@@ -147,7 +148,7 @@ class EntryQueue(Queue):
             self._expiry,
             self._awaited_room,
             self._exclusions,
-            # Behind last values: browsers do not see what those keep out.
+            # The view comes after last values: browsers do not see entries that those keep out.
             self._view,
         ]
         features = [feature for feature in candidates if feature is not None]
@@ -176,14 +177,14 @@ class EntryQueue(Queue):
             self.dedup = dedup
 
     def _each(self) -> Iterator[Entry]:
-        """What is ready, in no order, to be read only."""
+        """The ready entries, in no order. They may be copies, to be read only."""
         yield from self.store.loose()
         for part in self.store.parts():
             for block in part.blocks():
                 yield from block
 
     def _keep_in_memory(self) -> list[Entry]:
-        """From now on a feature knows ready entries by their objects; returns these in order."""
+        """Keep all ready entries in memory, for a feature that knows them as objects. Returns them in order."""
         if self._paging is not None:
             self._paging.is_on = False
         try:
@@ -194,13 +195,13 @@ class EntryQueue(Queue):
             raise
 
     def page_out(self) -> None:
-        """Memory is low: keep as few entries in it as possible."""
+        """Move as many entries as possible out of memory, because memory is low."""
         self.store.page_out()
 
     def pause(self, paused: bool) -> None:
         """Stop deliveries, or resume them."""
         self.arguments = {**self.arguments, "x-paused": paused}
-        # At once, so that the next basic.get finds it so; policies may see it otherwise when the tick ends.
+        # It takes effect at once, so that the next basic.get obeys it; a policy may override it at the end of the tick.
         self.settings.paused = paused
         self.touch()
         self.tick.rearranged[self] = None
@@ -208,14 +209,14 @@ class EntryQueue(Queue):
     # -- room ---------------------------------------------------------------------------------------------------
 
     def is_over(self, count: i64, size: i64) -> bool:
-        """Whether the queue exceeds its limits with so many messages more, and bytes of their bodies."""
+        """Whether the queue would exceed its limits with `count` more messages of `size` bytes in total."""
         settings = self.settings
         if settings.max_length >= 0 and self.store.count + count > settings.max_length:
             return True
         return settings.max_bytes >= 0 and self._bytes + size > settings.max_bytes
 
     def replaced_by(self, message: Message) -> Entry | None:
-        """Return the ready entry whose key this message has too, so that it goes when the message comes."""
+        """Return the ready entry that this message would replace, because both have the same last-value key."""
         return None if self._values is None else self._values.waiting(message)
 
     def _is_too_much(self, message: Message) -> bool:
@@ -237,18 +238,21 @@ class EntryQueue(Queue):
             self._dead_letter(first, MAXLEN)
 
     def _make_way(self, count: i64, size: i64) -> None:
-        """So many come that nobody publishes: first, consumers get what they would have by now in a shorter tick."""
+        """Let consumers take entries before `count` entries of `size` bytes come back, if the queue would be too long.
+
+        With a shorter tick they would have taken them already.
+        """
         if self.is_guarded and self.is_over(count, size) and self.store.count > 0:
             self.catch_up()
 
     def catch_up(self) -> bool:
-        """Do what would be done by now if the tick were shorter; returns what `dispatch` does."""
+        """Expire entries and dispatch, as a shorter tick would have done by now. Returns what `dispatch` returns."""
         if self._expiry is not None:
             self._expiry.on_due(self.tick.now_ms - 1)
         return self.dispatch()
 
     def await_room(self) -> None:
-        """A dead letter was refused: add the queue to the tick's `roomy` queues once something has left it."""
+        """Add the queue to the tick's `roomy` queues once an entry has left it: it refused a dead letter."""
         if self._awaited_room is None:
             self._awaited_room = AwaitedRoom(self._tell_room)
             self._arrange()
@@ -268,7 +272,7 @@ class EntryQueue(Queue):
         settings = self.settings
         if not self._is_too_much(message):
             return ADMITTED
-        # Entries that consumers would have taken by now in a shorter tick do not count.
+        # In a shorter tick consumers would have taken some entries by now: these do not count.
         if self.takes_at_once(message) or not self._is_too_much(message):
             return ADMITTED
         if settings.overflow != DROP_HEAD:
@@ -276,15 +280,15 @@ class EntryQueue(Queue):
                 self._discard(message)
             return REFUSED
         if starts_ms(message, self.tick.now_ms) > self.tick.now_ms:
-            # It needs no room before its time has come.
+            # A delayed message needs no room before it is due.
             return ADMITTED
         level = self._levels.of(message.options)
         while self._is_too_much(message):
             first = self.store.drop_candidate()
             if first is None or self._levels.of(first.message.options) > level:
-                # There will never be room for this one, or none that more important ones would not have to make.
+                # There is no room even without all others, or only entries of higher priority could make room.
                 if settings.dead_letters_at_least_once:
-                    # Its letter might have to wait, and nothing would keep it over a crash.
+                    # Its dead letter might have to wait, and a crash would lose it.
                     return REFUSED
                 self._discard(message)
                 return DISCARDED
@@ -330,7 +334,7 @@ class EntryQueue(Queue):
         return None
 
     def append_plain(self, entry: Entry) -> bool:
-        """Make an entry ready at once; False if a feature, or the message, asks for more than that."""
+        """Make an entry ready at once. Returns False, and does nothing, if a feature or the message needs more."""
         options = entry.message.options
         if not self._is_plain_in or not options.is_plain or options.priority > self._levels.plain:
             return False
@@ -339,13 +343,13 @@ class EntryQueue(Queue):
         return True
 
     def admit_entry(self, entry: Entry, now_ms: i64) -> None:
-        """Take an entry of which a feature has to hear, or that is not ready at once."""
+        """Take an entry that a feature has to hear of, or that may be held first."""
         for feature in self._on_coming:
             feature.taken(entry, now_ms)
         self.put(entry, now_ms)
 
     def put(self, entry: Entry, since_ms: i64) -> None:
-        """Hold an entry, or make it ready; `since_ms` is when its time to live and its delay began (Unix time)."""
+        """Hold an entry, or make it ready. `since_ms` is when its delay or its time to live began (Unix time)."""
         ready_ms = starts_ms(entry.message, since_ms)
         if ready_ms > self.tick.now_ms:
             self._hold(entry, ready_ms)
@@ -365,11 +369,11 @@ class EntryQueue(Queue):
         self._bytes += len(entry.message.body)
 
     def rank(self, entry: Entry) -> None:
-        """Have a store that tells this entry's priority from others."""
+        """Change to a store with priorities if the priority of this entry needs one."""
         self.store = ranked(self.store, entry, self._levels)
 
     def ttl_of(self, message: Message) -> i64:
-        """How long a message lives here once it is ready, in ms, or FOREVER."""
+        """The time to live of a message once it is ready, in milliseconds, or FOREVER."""
         ttl_ms = self.settings.ttl_ms
         own_ms = message.options.ttl_ms
         if own_ms != FOREVER and (ttl_ms == FOREVER or own_ms < ttl_ms):
@@ -377,12 +381,12 @@ class EntryQueue(Queue):
         return ttl_ms
 
     def settle_replaced(self) -> None:
-        """Settle what newer messages replaced: these are in the journal by now."""
+        """Settle the entries that newer messages replaced: the newer ones are in the journal by now."""
         if self._values is not None:
             self._values.settle_replaced()
 
     def discard_duplicate(self, entry: Entry) -> None:
-        """Do not take an entry that has a number already: the queue has, or had, its message."""
+        """Drop an entry with a reserved number, because the queue has, or had, its message."""
         if self._survives:
             self._unkept_left(entry)
         if entry.segment != 0:
@@ -391,17 +395,17 @@ class EntryQueue(Queue):
     # -- start-up -----------------------------------------------------------------------------------------------
 
     def restored(self, entry: Entry, is_outside: bool) -> None:
-        """An entry is back; with `is_outside`, acquired or paused."""
+        """Tell features of a restored entry. `is_outside`: it is acquired or paused, not in the store."""
         for feature in self._on_coming:
             feature.restored(entry, is_outside)
 
     def start_at(self, seq: i64) -> None:
-        """All entries that were kept are back; the next one gets this number."""
+        """End the recovery: all stored entries are restored, and the next entry gets this number."""
         self.next_seq = seq
         self.sequence_owners = SequenceOwners()
         self.unpublished = seq
         self.settle_replaced()
-        # Entries that consumers had before the restart are ready again, so there may be too many.
+        # Entries that were acquired before the restart are ready again, so the queue may be too long.
         self.trim()
         if self.lifetime is not None:
             self.lifetime.restart()
@@ -415,20 +419,20 @@ class EntryQueue(Queue):
 
     def _due(self, entry: Entry) -> None:
         if self._expiry is not None:
-            # Entries that have expired by then go first, so that no other has to make room.
+            # Entries that have expired by then are removed first, so that no others have to make room.
             self._expiry.on_due(self.tick.now_ms - 1)
         if entry.expires_ms != 0 and entry.expires_ms <= self.tick.now_ms:
-            # It came back, and its time to live has ended its pause.
+            # The entry was paused, and its time to live is over before its pause.
             if self._may_return(entry):
                 if self._expiry is not None:
                     self._expiry.on_due(entry.expires_ms)
                 self._dead_letter(entry, EXPIRED)
         elif entry.returns > 0 or entry.state == ACQUIRED:
-            # It came back, now or before a restart.
+            # The entry was paused, now or before a restart.
             self._give_back([entry])
         else:
             self._make_way(1, len(entry.message.body))
-            # It stands behind all that came before its time, however much later than itself.
+            # The entry goes behind all that came before it was due, even if they were published later.
             entry.position = self.next_seq
             self.next_seq += 1
             self.unpublished += 1
@@ -446,7 +450,7 @@ class EntryQueue(Queue):
         self._expiry.add(entry)
 
     def expire_due(self) -> None:
-        """Let expire what is due by now."""
+        """Expire the entries whose time is over by now."""
         if self._expiry is not None:
             self._expiry.on_due(self.tick.now_ms)
 
@@ -454,7 +458,7 @@ class EntryQueue(Queue):
         if entry.state == READY:
             self.remove(entry)
         else:
-            # It was in a page, and is in the store no more.
+            # The entry was in a page, and is no longer in the store.
             self._bytes -= len(entry.message.body)
             self._left(entry)
         self._dead_letter(entry, EXPIRED)
@@ -463,7 +467,7 @@ class EntryQueue(Queue):
 
     @property
     def survives(self) -> bool:
-        """Whether the journal keeps what is persistent here."""
+        """Whether the queue, and its persistent messages, survive a restart."""
         return self._survives
 
     @property
@@ -494,20 +498,20 @@ class EntryQueue(Queue):
         return max(int(self._bytes + self.unacked_bytes - self._unkept_bytes), 0) if self._survives else 0
 
     def count_unkept(self, message: Message) -> None:
-        """A message comes that has a number already."""
+        """Count a message with a reserved number if it does not survive a restart."""
         if self._survives and not message.options.persistent:
             self._unkept += 1
             self._unkept_bytes += len(message.body)
 
     def _unkept_left(self, entry: Entry) -> None:
-        """A message that may have been one of those that the journal does not keep has left the queue."""
+        """Stop counting an entry that has left the queue, if it is one that does not survive a restart."""
         message = entry.message
         if not message.options.persistent:
             self._unkept -= 1
             self._unkept_bytes -= len(message.body)
 
     def page_settled(self, page: Page) -> None:
-        """All entries of a page have left the queue for good, and the journal knows it."""
+        """Update the counters: all entries of a page have left the queue for good, and are settled in the journal."""
         if self._survives:
             self._unkept -= page.unkept
             self._unkept_bytes -= page.unkept_bytes
@@ -534,16 +538,16 @@ class EntryQueue(Queue):
         return entry
 
     def serve_consumers(self) -> None:
-        """Somebody asks for messages now: first, consumers that were there before get what they can take."""
+        """Let consumers take what they can first: a client is about to ask for a message."""
         if self._is_ready:
             WORK.spent += len(self.consumers) // ASKED_CONSUMERS_PER_UNIT
             if not self.catch_up():
                 self.dispatched()
 
     def take_next(self, context: object | None, max_bytes: i64) -> Entry | None:
-        """Acquire the next entry that this context may have.
+        """Acquire the next entry that consumers of this context may have; None if there is none.
 
-        `max_bytes` limits the body of an entry that is not withheld from others; -1 for no limit.
+        `max_bytes` limits the body of an entry that is not withheld from others; -1: no limit.
         """
         exclusions = self._exclusions
         if exclusions is not None:
@@ -557,7 +561,7 @@ class EntryQueue(Queue):
         return self._take()
 
     def take_page(self, max_count: i64, max_bytes: i64) -> Page | None:
-        """Acquire the next entries as a page; None where they are not packed, or are more than that."""
+        """Acquire the next entries as a page; None if they are not packed, or exceed the limits."""
         if self._exclusions is not None and self._exclusions.withheld_count > 0:
             return None
         page = self.store.take_page(max_count, max_bytes)
@@ -566,12 +570,12 @@ class EntryQueue(Queue):
         return page
 
     def _expire_withheld(self, exclusions: Exclusions) -> None:
-        """What waits for other consumers lives no longer for that."""
+        """Dead-letter withheld entries whose time to live is over."""
         for entry in exclusions.take_expired(self.tick.now_ms):
             self._dead_letter(entry, EXPIRED)
 
     def _first(self) -> Entry | None:
-        """What is to be delivered next. What comes out of a page may have expired in there."""
+        """The next entry to deliver; None if there is none. Entries that expired while in a page are removed."""
         first = self.store.peek()
         while first is not None and first.expires_ms != 0 and first.expires_ms < self.tick.now_ms:
             self._expired(first)
@@ -586,7 +590,7 @@ class EntryQueue(Queue):
         return entry
 
     def remove(self, entry: Entry) -> None:
-        """Take an entry out of the store, wherever in it it stands."""
+        """Take an entry out of the store, at any position."""
         self.store.remove(entry)
         self._bytes -= len(entry.message.body)
         if not self._is_plain_out:
@@ -600,13 +604,13 @@ class EntryQueue(Queue):
         self.store.left_packed(part, count)
 
     def left_packed(self, body_bytes: i64) -> None:
-        """Entries with so many bytes in their bodies are not ready any more, and were in a page."""
+        """Update counters and features: packed entries with `body_bytes` in their bodies are no longer ready."""
         self._bytes -= body_bytes
         for feature in self._on_leaving:
             feature.page_left()
 
     def handed_out(self, entry: Entry) -> None:
-        """An entry is in a client's hands."""
+        """Count an entry that a client has now."""
         self.unacked += 1
         self.unacked_bytes += len(entry.message.body)
 
@@ -656,7 +660,7 @@ class EntryQueue(Queue):
         self._dead_letter(entry, OVERSIZED)
 
     def _dead_letter(self, entry: Entry, reason: str) -> None:
-        """Dead-letter an entry that is out of the store, or drop it where there is nowhere to."""
+        """Dead-letter an entry that is out of the store; without a dead letter exchange, drop it."""
         if self.settings.dead_letter_exchange is None or self.gone:
             self.drop(entry)
         else:
@@ -684,9 +688,9 @@ class EntryQueue(Queue):
         self.touch()
 
     def _returned(self, entries: list[Entry], pauses: bool, failures: i32) -> list[Entry]:
-        """These came back after so many failures each; returns those that are to be tried again at once."""
+        """Take back entries with `failures` more failures each. Returns those that are ready again at once."""
         limit = self.settings.delivery_limit
-        # Entries behind a paused one in its group would overtake it.
+        # Without groups only: entries behind a paused one would overtake it in its group.
         pauses = pauses and self.groups is None
         back: list[Entry] = []
         for entry in entries:
@@ -708,17 +712,17 @@ class EntryQueue(Queue):
         return back
 
     def _may_return(self, entry: Entry) -> bool:
-        """Whether an acquired entry comes back; if not, it has left the queue."""
+        """Whether an acquired entry comes back. If a feature says no, the entry has left the queue."""
         return all(feature.returned(entry) for feature in self._on_settlement)
 
     def pause_entry(self, entry: Entry) -> None:
-        """Hold an entry that came back, before it is tried again."""
+        """Hold an entry that came back for the pause before its retry."""
         until_ms = self.tick.now_ms + pause_ms(self.settings, max(i64(entry.returns), 1))
-        # Its time to live goes on meanwhile, and ends the pause.
+        # The time to live goes on during the pause, and may end it.
         self._hold(entry, until_ms if entry.expires_ms == 0 else min(until_ms, entry.expires_ms))
 
     def _give_back(self, entries: list[Entry]) -> None:
-        """They are ready again, as far as there is room for them, and they have not expired meanwhile."""
+        """Make entries ready again. Expired ones, and the oldest of a queue that is too long, are dead-lettered."""
         entries = self._living(entries)
         if self._exclusions is not None:
             entries = self._exclusions.keep_back(entries)
@@ -736,7 +740,7 @@ class EntryQueue(Queue):
             self.trim()
 
     def _living(self, entries: list[Entry]) -> list[Entry]:
-        """Those of acquired entries that have time to live left; the others are dead letters."""
+        """Return the acquired entries that have not expired, and dead-letter the others."""
         now_ms = self.tick.now_ms
         living: list[Entry] = []
         for entry in entries:
@@ -747,7 +751,7 @@ class EntryQueue(Queue):
         return living
 
     def rewrite(self, entry: Entry, message: Message) -> None:
-        """An acquired entry has this message from now on."""
+        """Replace the message of an acquired entry."""
         if entry.segment != 0:
             self.journal.replace(self.id, entry, message)
         entry.message = message
@@ -755,7 +759,7 @@ class EntryQueue(Queue):
     # -- exclusions ---------------------------------------------------------------------------------------------
 
     def requeue_excluding(self, entries: list[Entry], context: object) -> None:
-        # Entries behind them in their groups would overtake them.
+        # With groups, entries behind the withheld ones would overtake them.
         if self.gone or self.groups is not None:
             self.requeue(entries)
             return
@@ -764,8 +768,8 @@ class EntryQueue(Queue):
         self.touch()
 
     def exclude(self, entry: Entry, context: object) -> None:
-        """Until it is gone, an acquired entry, which is about to come back, is not for consumers of this context."""
-        # Entries behind it in its group would overtake it.
+        """Withhold an acquired entry, which is about to come back, from consumers of a context until it is gone."""
+        # With groups, entries behind the withheld one would overtake it.
         if self.groups is None:
             self._excluded().exclude(entry, context)
 
@@ -790,7 +794,7 @@ class EntryQueue(Queue):
     # -- purge --------------------------------------------------------------------------------------------------
 
     def dead_letter_all(self) -> int:
-        """Dead-letter what is ready: the queue is about to be deleted. Returns how many there were."""
+        """Dead-letter all ready entries, because the queue is about to be deleted. Returns how many there were."""
         self.expire_due()
         entries = [] if self._exclusions is None else self._exclusions.take_all()
         count = len(entries) + self.store.count
@@ -809,7 +813,7 @@ class EntryQueue(Queue):
             self.drop(entry)
         if self.settles_unseen:
             self.store.drop_pages(self._drop_page)
-        # Page by page it takes less, and the rest one by one.
+        # Dropping pages took less work; the remaining entries are dropped one by one.
         WORK.spent += self.store.count
         while True:
             first = self.store.drop_candidate()
@@ -831,7 +835,7 @@ class EntryQueue(Queue):
                     self.journal.settle_runs(self.id, places.seqs, places.slots)
                     self.page_settled(page)
                 except InternalError:
-                    # A restart brings back nothing of a deleted queue, whatever the journal still has.
+                    # A restart restores nothing of a deleted queue, even if the journal still has entries of it.
                     if not self.gone:
                         raise
             self._paging.drop(page)
@@ -853,7 +857,7 @@ class EntryQueue(Queue):
     # -- view ---------------------------------------------------------------------------------------------------
 
     def view(self) -> Queue:
-        """Return what consumers that take nothing consume from."""
+        """Return the view that browsers consume from, and make it if there is none."""
         if self._view is None:
             self._view = View(self, self._keep_in_memory, self._browsed)
             self._arrange()
@@ -867,13 +871,13 @@ class EntryQueue(Queue):
 
 
 def starts_ms(message: Message, since_ms: i64) -> i64:
-    """Until when a message that came at a time is held; in the past if it is not (Unix time)."""
+    """The time until which a message that came at `since_ms` is held (Unix time); a past time if it is not held."""
     options = message.options
     return since_ms + options.delay_ms if options.delay_ms > 0 else options.until_ms
 
 
 def view_of(queue: Queue) -> Queue:
-    """Return what browsers of the queue consume from. Raises PreconditionFailed if it cannot be browsed."""
+    """Return the view that browsers of a queue consume from. Raises PreconditionFailed for a stream."""
     if not isinstance(queue, EntryQueue):
         raise PreconditionFailed(
             f"invalid arg 'x-browse' for queue '{queue.name}' in vhost '{queue.vhost}' of queue type {queue.kind}"

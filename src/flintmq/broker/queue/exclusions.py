@@ -1,9 +1,9 @@
 """Exclusions: consumers that must not get an entry again (amqp-0-9-1 basic.reject.requeue, amqp-1.0 §3.4.5).
 
-A context is what consumers of one client have in common: a channel on which an entry was rejected, in the strict
-dialect, or a link by which an entry cannot be delivered. Some entries exclude contexts until they leave the queue,
-others until somebody else takes them; each exclusion ends with its context. A ready entry with exclusions waits here
-for a consumer of another context, while the queue goes on with what is behind it.
+Consumers of one client share a context: a channel on which an entry was rejected, in the strict dialect, or a link on
+which an entry is undeliverable. Some exclusions last until the entry leaves the queue, others until another consumer
+takes it; each ends with its context. A ready entry with exclusions waits here for a consumer of another context, while
+the queue goes on with the entries behind it.
 """
 
 from bisect import insort
@@ -18,7 +18,7 @@ from flintmq.broker.message import Entry
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.features import SETTLEMENT, Feature
 
-# If fewer entries come than this part of those that wait, each is inserted, instead of sorting all of them.
+# If the new entries are fewer than this fraction of the waiting ones, each is inserted instead of sorting all.
 _SORT_DIVISOR: Final = 16
 
 _Withheld = tuple[Entry, tuple[object, ...]]
@@ -26,19 +26,19 @@ _Withheld = tuple[Entry, tuple[object, ...]]
 
 @final
 class Exclusions(Feature):
-    """`changed` is called when there may be none left, or none of a kind."""
+    """The exclusions of a queue. `changed` is called when there may be none left, or when `hears` may have changed."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        # The contexts that an entry excludes until it leaves the queue, by its number.
+        # Contexts that an entry excludes until it leaves the queue, by the number of the entry.
         self._contexts: dict[int, tuple[object, ...]] = {}
         # Ready entries in order, each with the contexts that must not have it.
         self._withheld: list[_Withheld] = []
-        # How many of these, from the first on, were offered by dispatches that had no time for the others.
+        # How many of the withheld entries, from the first on, were offered by dispatches that had no time for the rest.
         self._offered = 0
-        # Consumers to whom all of these were offered: they could take something after each of those dispatches.
+        # Consumers to whom all of these were offered: they could take entries after each of those dispatches.
         self._offered_to: dict[Consumer, None] = {}
-        # Whether some of these were not offered to a consumer that may have them, and can take something by now.
+        # Whether some of these were not offered to a consumer that may have them, and that can take entries by now.
         self._is_behind = False
 
     def hears(self) -> int:
@@ -55,7 +55,7 @@ class Exclusions(Feature):
     # -- contexts -----------------------------------------------------------------------------------------------
 
     def exclude(self, entry: Entry, context: object) -> None:
-        """Until it leaves the queue, an entry is not for consumers of this context."""
+        """Withhold an entry from consumers of a context until it leaves the queue."""
         is_first = not self._contexts
         known = self._contexts.get(int(entry.seq), ())
         if context not in known:
@@ -68,7 +68,7 @@ class Exclusions(Feature):
             self._changed()
 
     def context_ended(self, context: object) -> list[Entry]:
-        """Forget a context; returns what waited because of this one alone."""
+        """Forget a context. Returns the entries that were withheld from this context alone."""
         for seq, contexts in list(self._contexts.items()):
             if context in contexts:
                 others = _without(contexts, context)
@@ -85,7 +85,7 @@ class Exclusions(Feature):
             else:
                 free.append(entry)
         self._withheld = kept
-        # Others may have them now: all are offered again, from the first on.
+        # Further consumers may have some of them now, so all are offered again.
         self._offered = 0
         self._changed()
         return free
@@ -93,7 +93,7 @@ class Exclusions(Feature):
     # -- withheld entries --------------------------------------------------------------------------------------
 
     def keep_back(self, entries: list[Entry]) -> list[Entry]:
-        """Let entries wait that not every consumer may have; returns the others."""
+        """Withhold those of the entries that not every consumer may have. Returns the others."""
         free: list[Entry] = []
         for entry in entries:
             contexts = self._contexts.get(int(entry.seq))
@@ -104,12 +104,12 @@ class Exclusions(Feature):
         return free
 
     def withhold(self, entries: list[Entry], contexts: tuple[object, ...]) -> None:
-        """Entries wait for a consumer of any other context."""
+        """Withhold entries: they wait for a consumer of another context than these."""
         if self._offered > 0:
             end = self._withheld[self._offered - 1][0].position
             for entry in entries:
                 if entry.position < end:
-                    # It comes to stand among those that were offered.
+                    # The entry is inserted among those that were offered already.
                     self._is_behind = True
         if len(entries) * _SORT_DIVISOR < len(self._withheld):
             for entry in entries:
@@ -119,7 +119,7 @@ class Exclusions(Feature):
             self._withheld.sort(key=_position)
 
     def take(self, context: object | None) -> Entry | None:
-        """Take the oldest entry that this context may have."""
+        """Take the oldest entry that consumers of this context may have; None if there is none."""
         for at, (entry, contexts) in enumerate(self._withheld):
             if context not in contexts:
                 del self._withheld[at]
@@ -129,14 +129,14 @@ class Exclusions(Feature):
         return None
 
     def take_all(self) -> list[Entry]:
-        """Take all entries that wait: the queue is purged, or deleted."""
+        """Take all withheld entries, because the queue is purged or deleted."""
         entries = [entry for entry, _ in self._withheld]
         self._withheld = []
         self._offered = 0
         return entries
 
     def take_expired(self, now_ms: i64) -> list[Entry]:
-        """Take those whose time to live is over."""
+        """Take the withheld entries whose time to live is over."""
         gone: list[Entry] = []
         kept: list[_Withheld] = []
         offered = self._offered
@@ -153,9 +153,9 @@ class Exclusions(Feature):
     # -- dispatch -----------------------------------------------------------------------------------------------
 
     def offer(self, takers: list[Consumer], give: Callable[[Entry, Consumer], None]) -> bool:
-        """Give entries to consumers that may have them; True if the next dispatch has to go on with that.
+        """Give entries to consumers that may have them. Returns True if the next dispatch has to continue.
 
-        `takers` can take something. Afterwards `is_missed` says whether all are to be offered once more.
+        `takers` are the consumers that can take entries. Afterwards `is_missed` says whether to offer all again.
         """
         if not takers:
             self._interrupt(takers)
@@ -191,11 +191,11 @@ class Exclusions(Feature):
 
     @property
     def is_missed(self) -> bool:
-        """Whether, after all were offered, some consumer may have missed an entry."""
+        """Whether some consumer may have missed an entry, although all were offered."""
         return self._offered == 0 and self._is_behind
 
     def _begin(self, takers: list[Consumer]) -> None:
-        """A dispatch is to offer what follows to these."""
+        """Begin a dispatch: note if one of `takers` was not offered the entries before the next."""
         if self._offered == 0:
             self._is_behind = False
         elif not self._is_behind:
@@ -204,7 +204,7 @@ class Exclusions(Feature):
                     self._is_behind = True
 
     def _interrupt(self, takers: list[Consumer]) -> None:
-        """A dispatch had no time for all, or nobody can take anything: these were the consumers that could."""
+        """End a dispatch that did not offer all entries: note which of `takers` can still take entries."""
         self._offered_to = {taker: None for taker in takers if taker.can_take()}
 
 

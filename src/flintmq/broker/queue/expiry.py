@@ -1,4 +1,4 @@
-"""Messages that live for a time: which of a queue's ready entries expires next, wherever it stands."""
+"""Times to live: finds the ready entries of a queue that expire next, at any position."""
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
@@ -11,7 +11,7 @@ from flintmq.broker.queue.features import LEAVING, Feature
 from flintmq.broker.queue.paging import Paging
 from flintmq.broker.timers import NEVER, Timed, Timers
 
-# Times of entries that have left are forgotten once there are more of them than this, and than others.
+# The heap is cleaned when it has this many times of entries that have left, and more of these than others.
 _STALE_TIMES_MAX: Final = 1024
 
 
@@ -19,8 +19,8 @@ _STALE_TIMES_MAX: Final = 1024
 class Expiry(Timed, Feature):
     """The ready entries of a queue that will expire. `expired` is called for each whose time has come.
 
-    An entry that leaves is let go of at once; only its time stays for a while. Those that are packed are with `paging`
-    until they are over.
+    An entry that leaves is forgotten at once; only its time stays in the heap for a while. Packed entries belong to
+    `paging` until they expire.
     """
 
     def __init__(self, timers: Timers, expired: Callable[[Entry], None], paging: Paging | None) -> None:
@@ -28,7 +28,7 @@ class Expiry(Timed, Feature):
         self._paging = paging
         self._timers = timers
         self._expired = expired
-        # Time and number of an entry.
+        # Pairs of expiry time and sequence number.
         self._heap: list[tuple[int, int]] = []
         self._entries: dict[int, Entry] = {}
 
@@ -51,23 +51,23 @@ class Expiry(Timed, Feature):
             heapify(self._heap)
 
     def forget(self) -> None:
-        """The queue is deleted: nothing of it is held until it would have expired."""
+        """Forget all entries, because the queue is deleted."""
         self._entries = {}
         self._heap = []
         self._timers.cancel(self)
 
     def wake_at(self, due_ms: i64) -> None:
-        """Something that is packed expires then."""
+        """Have `on_due` called at a time (Unix time in ms), because packed entries expire then."""
         self._timers.at(due_ms, self)
 
     def on_due(self, now_ms: i64) -> None:
         look_ms = NEVER if self._paging is None else self._paging.look(self, now_ms)
         while self._heap and self._heap[0][0] <= now_ms:
-            # An entry that came back is in the heap twice, and expires once.
+            # An entry that came back is in the heap twice, but expires once.
             entry = self._entries.pop(heappop(self._heap)[1], None)
             if entry is not None:
                 self._expired(entry)
-        # Looking at pages may have asked for times that are over by now, and dealt with.
+        # Looking at pages may have set times that are over by now.
         self._timers.cancel(self)
         if self._heap:
             self._timers.at(self._heap[0][0], self)

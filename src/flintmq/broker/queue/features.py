@@ -1,7 +1,7 @@
-"""Features: what a queue can do beside keeping entries in order, each an object that hears of an entry's life.
+"""Features of queues beyond keeping entries in order: each is an object that is told of events in an entry's life.
 
-A plain queue has none. A queue asks its features once, whenever one comes or goes, of which events they have to hear,
-and keeps those that do by event: an event that no feature hears costs one branch.
+A plain queue has none. When a feature is added or removed, the queue asks all of them which events they hear, and keeps
+them by event. So an event that no feature hears costs one branch.
 """
 
 from abc import abstractmethod
@@ -14,7 +14,7 @@ from flintmq.broker.message import Entry
 
 # An entry is taken, becomes ready, or is ready again.
 COMING: Final = 1
-# An entry is not ready any more.
+# An entry is no longer ready.
 LEAVING: Final = 2
 # An acquired entry comes back, or an entry leaves the queue for good.
 SETTLEMENT: Final = 4
@@ -24,51 +24,51 @@ SETTLEMENT: Final = 4
 class Feature:
     @abstractmethod
     def hears(self) -> int:
-        """The events it has to hear of: COMING, LEAVING and SETTLEMENT, added up."""
+        """The events that the feature is told of: the sum of COMING, LEAVING and SETTLEMENT."""
 
     # -- COMING -------------------------------------------------------------------------------------------------
 
     def taken(self, entry: Entry, now_ms: i64) -> None:
-        """The queue takes an entry: it was published, or comes by a commit."""
+        """The queue takes an entry, which was published directly or by a commit."""
 
     def restored(self, entry: Entry, is_outside: bool) -> None:
-        """At start-up: an entry is back. With `is_outside`, it is acquired or paused."""
+        """At start-up: an entry is restored. With `is_outside`, it is acquired or paused."""
 
     def ready(self, entry: Entry) -> bool:
-        """An entry becomes ready for the first time; False if it is not to, and has left the queue instead."""
+        """An entry becomes ready for the first time. Returns False if it has left the queue instead."""
         return True
 
     def ready_again(self, entry: Entry) -> bool:
-        """An entry that was acquired becomes ready; False if it is not to, and has left the queue instead."""
+        """An entry that was acquired becomes ready again. Returns False if it has left the queue instead."""
         return True
 
     # -- LEAVING ------------------------------------------------------------------------------------------------
 
     def left(self, entry: Entry) -> None:
-        """An entry is not ready any more: it was acquired, or removed."""
+        """An entry is no longer ready: it was acquired, or removed."""
 
     def page_left(self) -> None:
-        """Entries that were packed are not ready any more."""
+        """Packed entries are no longer ready."""
 
     # -- SETTLEMENT ---------------------------------------------------------------------------------------------
 
     def returned(self, entry: Entry) -> bool:
-        """An acquired entry comes back; False if it is not to, and has left the queue instead."""
+        """An acquired entry comes back. Returns False if it has left the queue instead."""
         return True
 
     def retired(self, entry: Entry) -> None:
-        """An entry is in no consumer's hands and will not be ready again: it is a dead letter, or settled.
+        """No consumer has the entry, and it will not be ready again: it is a dead letter, or settled.
 
-        One that is a dead letter first is told twice.
+        This is told twice for a dead letter: when it becomes one, and when it is settled.
         """
 
     def settled(self, entry: Entry) -> None:
-        """An entry leaves the queue for good, right before the journal is told."""
+        """An entry leaves the queue for good. The journal is told directly after this."""
 
 
 @final
 class AwaitedRoom(Feature):
-    """Dead letters that the queue refused wait for room: `tell` is called when something leaves it."""
+    """Calls `tell` when an entry leaves the queue: dead letters that it refused wait for room."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell

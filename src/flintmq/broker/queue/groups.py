@@ -1,4 +1,4 @@
-"""Message groups: what belongs together goes to one consumer at a time, in order (queue argument x-group-header)."""
+"""Message groups: messages of a group go to one consumer at a time, in order (queue argument x-group-header)."""
 
 from typing import final
 
@@ -12,7 +12,7 @@ from flintmq.broker.queue.ready_index import OfferIndex, ReadyIndex, Slot
 
 @final
 class Sequence(ReadyIndex):
-    """The ready entries of a group that match the same consumers; the first of them alone is `offered`."""
+    """The ready entries of a group that match the same consumers. Only the first of them is `offered`."""
 
     def __init__(self, home: OfferIndex) -> None:
         super().__init__()
@@ -25,7 +25,10 @@ class Sequence(ReadyIndex):
 
 @final
 class Group:
-    """`holder` is who has `held` unsettled entries of it; None for basic.get. `waiting` entries are ready."""
+    """A message group. `holder` is the consumer with its `held` unsettled entries; None: clients of basic.get.
+
+    `waiting` is the number of its ready entries.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -46,12 +49,12 @@ class Group:
 
 @final
 class Groups:
-    """The groups that have entries on a queue, ready or in a consumer's hands."""
+    """The groups that have entries on a queue, ready or acquired."""
 
     def __init__(self, field: Field) -> None:
         self._field = field
         self._by_name: dict[str, Group] = {}
-        # By the number of an entry that is in a consumer's hands.
+        # Groups by the numbers of their acquired entries.
         self._held: dict[int, Group] = {}
 
     def __len__(self) -> int:
@@ -79,7 +82,7 @@ class Groups:
         self._held[int(entry.seq)] = group
 
     def release(self, entry: Entry) -> Group | None:
-        """An entry is in nobody's hands any more; returns its group if that is free now."""
+        """Note that an entry is no longer acquired. Returns its group if the group has no holder any more."""
         group = self._held.pop(int(entry.seq), None)
         if group is None:
             return None

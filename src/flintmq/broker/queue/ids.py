@@ -1,4 +1,4 @@
-"""Numbers for queues, by which the journal speaks of them."""
+"""Queue ids, by which the journal identifies queues."""
 
 from typing import final
 

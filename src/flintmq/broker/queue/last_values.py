@@ -1,7 +1,7 @@
-"""Last-value queues: of the messages with one key only the newest waits for a consumer (argument x-last-value-key).
+"""Last-value queues: only the newest message of each key waits for a consumer (queue argument x-last-value-key).
 
-The entry that a newer one replaces is settled, but not before the newer one is in the journal: a crash between the two
-would leave none. Whatever is found beside its replacement after a restart is replaced again.
+A replaced entry is settled only after the newer one is in the journal, because a crash between the two would leave
+none. If a restart finds both, the older one is replaced again.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from flintmq.broker.queue.features import COMING, LEAVING, SETTLEMENT, Feature
 
 @final
 class _Value:
-    """The `size` entries of one key on a queue, of which `ready` waits; `newest` is the number of the newest yet."""
+    """The `size` entries of one key. `ready` is the one that waits; `newest` is the highest number so far."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -27,9 +27,9 @@ class _Value:
 
 @final
 class LastValues(Feature):
-    """Knows entries by the key in `field`.
+    """The entries of a queue by their keys, which are read from `field`.
 
-    An older entry with the key of a newer one is taken out of the store with `remove`, and settled later with `drop`.
+    An older entry is taken out of the store with `remove` when a newer one has its key, and later settled with `drop`.
     """
 
     def __init__(self, field: Field, remove: Callable[[Entry], None], drop: Callable[[Entry], None]) -> None:
@@ -37,9 +37,9 @@ class LastValues(Feature):
         self._remove = remove
         self._drop = drop
         self._by_key: dict[str, _Value] = {}
-        # By the number of each entry that has a key and is on the queue, ready or in a consumer's hands.
+        # Values by the numbers of their entries on the queue, ready or acquired.
         self._by_seq: dict[int, _Value] = {}
-        # Entries that were replaced, and are not settled yet.
+        # Replaced entries that are not settled yet.
         self._replaced: list[Entry] = []
 
     def __len__(self) -> int:
@@ -49,13 +49,13 @@ class LastValues(Feature):
         return COMING | LEAVING | SETTLEMENT
 
     def waiting(self, message: Message) -> Entry | None:
-        """Return the entry that this message would replace."""
+        """Return the ready entry that this message would replace; None if there is none."""
         key = key_of(self._field, message)
         value = self._by_key.get(key) if key is not None else None
         return None if value is None else value.ready
 
     def settle_replaced(self) -> None:
-        """Settle what was replaced: its replacement is in the journal by now."""
+        """Settle replaced entries: their replacements are in the journal by now."""
         if self._replaced:
             replaced, self._replaced = self._replaced, []
             for entry in replaced:
@@ -84,7 +84,7 @@ class LastValues(Feature):
         return True
 
     def _put(self, entry: Entry, key: str) -> Entry | None:
-        """An entry is the newest with its key; returns the ready one that it replaces."""
+        """Make an entry the newest of its key. Returns the ready entry that it replaces, if any."""
         value = self._by_key.get(key)
         if value is None:
             value = _Value(key)
@@ -114,7 +114,7 @@ class LastValues(Feature):
         value = self._by_seq.get(int(entry.seq))
         if value is None or value.newest == entry.seq:
             return True
-        # A newer one came while this entry was in a consumer's hands.
+        # A newer entry came while this one was acquired.
         self._drop(entry)
         return False
 

@@ -1,4 +1,4 @@
-"""What a lease does with its queue: it acquires entries packed, page by page, and settles them page by page."""
+"""Access of leases to their queue: they acquire entries packed, page by page, and settle them page by page."""
 
 from typing import final
 
@@ -71,10 +71,10 @@ class LeaseAccess:
         return acquired
 
     def places_of(self, page: Page) -> PlacesOfPage | None:
-        """Where the journal has the entries of a page that is to be settled.
+        """The places in the journal of the entries of a page that is to be settled.
 
-        None if the journal does not have them, or the queue has to see each entry. Raises StorageError if the page
-        cannot be read.
+        None if the journal does not have them, or if features have to hear of each entry. Raises StorageError if the
+        page cannot be read.
         """
         queue = self.queue
         return self.pages.places(page) if queue.settles_unseen and queue.survives else None
@@ -94,9 +94,9 @@ class LeaseAccess:
         self.pages.drop(page)
 
     def abandon_page(self, page: Page) -> None:
-        """Settle all entries of an acquired page of a queue that is deleted."""
+        """Settle all entries of an acquired page, because the queue is deleted."""
         try:
             self.settle_page(page, self.places_of(page))
         except StorageError:
-            # A restart brings back nothing of a deleted queue, whatever the journal still has.
+            # A restart restores nothing of a deleted queue, even if the journal still has entries of it.
             self.pages.drop(page)

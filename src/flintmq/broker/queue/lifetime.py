@@ -1,7 +1,7 @@
-"""Queues that end by themselves with their links, their messages or both (amqp-1.0 §3.5.10 to §3.5.13).
+"""Lifetime policies: queues that are deleted with their links, their messages or both (amqp-1.0 §3.5.10 to §3.5.13).
 
-A link is whoever says so, for as long as it can come back; the first one made the queue. Whoever consumes by other
-protocols counts as well. A message is there until it is settled, in whosever hands it is.
+A link counts from `open` to `close`, also while it is suspended; the first one is the creator of the queue. Consumers
+of other protocols count as links. A message counts until it is settled, also while it is acquired.
 """
 
 from typing import TYPE_CHECKING, final
@@ -22,24 +22,24 @@ class Lifetime(QueueEnding, Feature):
     def __init__(self, queue: "Queue", policy: str) -> None:
         self.queue = queue
         self.policy = policy
-        # Whether messages keep the queue.
+        # Whether the queue is kept as long as it has messages.
         self._counts = policy == ON_NO_MESSAGES or policy == ON_NO_LINKS_OR_MESSAGES
         self._of_creator = policy == ON_CLOSE or policy == ON_NO_MESSAGES
         self._creator: object | None = None
-        # Before that, nothing ends it.
+        # Whether a link was opened, or a restart is over: the queue is not deleted before.
         self._has_begun = False
         self._links: dict[object, None] = {}
         self._messages: i64 = 0
 
     def open(self, link: object) -> None:
-        """The queue is source or target of a link."""
+        """Count a link whose source or target is the queue."""
         if not self._has_begun:
             self._has_begun = True
             self._creator = link
         self._links[link] = None
 
     def close(self, link: object) -> None:
-        """A link is no more."""
+        """Stop counting a link that is over."""
         self._links.pop(link, None)
         if self._creator is link:
             self._creator = None
@@ -60,12 +60,12 @@ class Lifetime(QueueEnding, Feature):
             self.check()
 
     def restart(self) -> None:
-        """All that was found at a start is back: links that are not will not come."""
+        """End the recovery: all suspended links are restored, and no others will come back."""
         self._has_begun = True
         self.check()
 
     def check(self) -> None:
-        """Have the queue's life end with the tick if it is over by then: a message of this tick may still come."""
+        """Have the queue deleted at the end of the tick, if the policy still says so then."""
         if self.is_over:
             self.queue.tick.ended.append(self)
 

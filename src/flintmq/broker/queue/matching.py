@@ -1,13 +1,13 @@
 """A store of ready entries that not every consumer may have, because consumers have filters, or entries have groups.
 
-An entry that comes goes to the tail, and no consumer is asked about it yet. When a consumer could take something and is
-offered nothing, some entries of the tail are compared, once, with the filters of all consumers; each gets a slot in the
-index of those that it matches. A consumer finds the first slot of each index. So an entry that matches no consumer, or
-none with credit, delays only entries behind it in its index, and no entry is compared again, except with consumers that
-came later.
+A new entry is appended to the tail without matching. When a consumer can take entries and none is offered to it, some
+entries of the tail are matched, once, with the filters of all consumers. Each gets a slot in the index for the set of
+consumers that it matches. Consumers are offered the first slot of each index. So an entry that matches no consumer, or
+none with credit, delays only entries behind it in its index. No entry is matched again, except with consumers that
+subscribe later.
 
-Of the entries of a group in one index only the first is offered. While a consumer has unsettled entries of the group,
-it is offered to that consumer alone, in an index of its own.
+Only the first entry of a group in an index is offered. While a consumer has unsettled entries of the group, the first
+one is offered to that consumer alone, in an index of its own.
 """
 
 from collections import deque
@@ -28,21 +28,21 @@ from flintmq.broker.queue.ready import Fifo, Priorities, Ready, ranked
 from flintmq.broker.queue.ready_index import DropIndex, OfferIndex, Slot
 from flintmq.broker.queue.round_robin import RoundRobin
 
-# Entries looked at before consumers are offered what was found.
+# How many entries are matched before consumers are offered the result.
 _LOOK_AHEAD_ENTRIES: Final = 64
-# Before all slots.
+# A position before all slots.
 _NOWHERE: Final = -1
-# The version of indexes that are one consumer's own.
+# The version of an index for the groups that one consumer holds: it is never rebuilt.
 _LASTING: Final = -1
-# Slots that are gone are shown to newcomers no more when there are more of them than this, and than others.
+# Vacated slots are removed from those to show newcomers when there are this many of them, and more than others.
 _GONE_SLOTS_MAX: Final = 1024
-# Empty indexes are let go of when there are more of them than this, and than others.
+# Empty indexes are removed when there are more of them than this, and than others.
 _EMPTY_INDEXES_MAX: Final = 64
 
 
 @final
 class _Newcomer:
-    """A filtered consumer that is yet to see the slots from `at` up to `end`, and gets nothing until it has."""
+    """A new filtered consumer: it must be matched with the slots from `at` to `end` before it gets anything."""
 
     def __init__(self, consumer: Consumer, end: i64) -> None:
         self.consumer = consumer
@@ -52,9 +52,9 @@ class _Newcomer:
 
 @final
 class Matching(Ready, Feature):
-    """`tail` has what was not looked at; `levels` are priorities that count; `groups` is None where there are none.
+    """A store with matching. `tail` holds the entries that are not matched yet; `groups` is None without groups.
 
-    `touch` is called when consumers may be given more.
+    `levels` are the priority levels of the queue. `touch` is called when consumers may get more.
     """
 
     def __init__(self, tail: Ready, levels: Levels, groups: Groups | None, touch: Callable[[], None]) -> None:
@@ -68,36 +68,36 @@ class Matching(Ready, Feature):
         self._indexes: list[OfferIndex] = []
         self._by_members: dict[tuple[Consumer, ...], OfferIndex] = {}
         self._indexes_max: i64 = _EMPTY_INDEXES_MAX
-        # The index of the groups that a consumer holds; None stands for basic.get.
+        # The index of the groups that a consumer holds; None: clients of basic.get.
         self._own: dict[Consumer | None, OfferIndex] = {}
-        # Made when the first entry has to be dropped: slots by the order in which that is done.
+        # Slots in the order in which a full queue drops them; made when the first entry has to be dropped.
         self._drops: DropIndex | None = None
-        # All that may be given something; those of them that are not filtered; and the version of this.
+        # The consumers that may get entries, those of them without a filter, and the version of these lists.
         self._consumers: list[Consumer] = []
         self._plain: list[Consumer] = []
         self._version: i64 = 0
         self._filtered: list[Consumer] = []
         self._newcomers: deque[_Newcomer] = deque()
-        # While there are newcomers, the slots to show them: all that there were, and those made since.
+        # While there are newcomers: the slots to match them with, which are the earlier ones and those made since.
         self._shown: list[Slot] = []
-        # While entries are given out: the indexes that have something, by the first of it.
+        # During a dispatch: a heap of the indexes with offers, ordered by their first slots.
         self._offers: list[tuple[int, int, int, OfferIndex]] = []
         self._is_offering = False
         self._offered = 0
         self._budget: i64 = 0
         self._chosen: Slot | None = None
-        # The last slot of what came back and was not looked at again; it goes before what has been.
+        # The last position among returned entries that are not matched again yet; they go before matched ones.
         self._returned_until: i64 = _NOWHERE
 
     # -- consumers ----------------------------------------------------------------------------------------------
 
     @property
     def is_needed(self) -> bool:
-        """Whether an ordinary store would not do."""
+        """Whether consumers have filters, or the queue has groups."""
         return bool(self._filtered) or self._groups is not None
 
     def join(self, consumer: Consumer, consumers: list[Consumer]) -> None:
-        """A consumer came; `consumers` are all that may be given something."""
+        """Add a consumer. `consumers` are all that may get entries."""
         if consumer.is_filtered:
             self._filtered.append(consumer)
             if not self._newcomers:
@@ -107,7 +107,7 @@ class Matching(Ready, Feature):
         self.serve(consumers)
 
     def leave(self, consumer: Consumer, consumers: list[Consumer]) -> None:
-        """A consumer went; what it holds of groups it holds until that is settled or comes back."""
+        """Remove a consumer. It keeps its groups until their entries are settled or returned."""
         if consumer in self._filtered:
             self._filtered.remove(consumer)
             self._newcomers = deque([each for each in self._newcomers if each.consumer is not consumer])
@@ -117,20 +117,20 @@ class Matching(Ready, Feature):
             for index in self._indexes:
                 if consumer in index.members:
                     index.members = tuple([member for member in index.members if member is not consumer])
-                # Two indexes may have the same members from now on; new slots are at home in the first.
+                # Two indexes may have the same members now; the first is the home of new slots.
                 self._by_members.setdefault(index.members, index)
         self._own.pop(consumer, None)
         self.serve(consumers)
 
     def serve(self, consumers: list[Consumer]) -> None:
-        """These may be given something from now on."""
+        """Set the consumers that may get entries from now on."""
         self._consumers = consumers
         self._plain = [each for each in consumers if not each.is_filtered]
         self._version += 1
         self._let_go_of_empty()
 
     def _round_robin(self, index: OfferIndex) -> RoundRobin:
-        """The round robin of the consumers that may have what is in an index."""
+        """The round robin of the consumers that may get the entries of an index."""
         if index.version != self._version and index.version != _LASTING:
             index.version = self._version
             late = [newcomer.consumer for newcomer in self._newcomers]
@@ -139,7 +139,7 @@ class Matching(Ready, Feature):
         return index.turns
 
     def _may_have(self, consumer: Consumer) -> bool:
-        """False for one that waits while another is the single active one."""
+        """Whether a consumer may get entries; False while another one is the single active consumer."""
         return len(self._consumers) > 1 or consumer in self._consumers
 
     def _let_go_of_empty(self) -> None:
@@ -160,7 +160,7 @@ class Matching(Ready, Feature):
         return found
 
     def _own_index(self, consumer: Consumer | None) -> OfferIndex | None:
-        """What a consumer is offered of its groups; None for one that has gone."""
+        """The index of the groups that a consumer holds, made if need be; None if the consumer has unsubscribed."""
         found = self._own.get(consumer)
         if found is None and (consumer is None or consumer in self._consumers):
             found = OfferIndex(())
@@ -173,7 +173,7 @@ class Matching(Ready, Feature):
     # -- slots --------------------------------------------------------------------------------------------------
 
     def _settle_in(self, entry: Entry) -> None:
-        """Find out which consumers an entry matches, and give it a slot."""
+        """Match an entry with the filters of all consumers, and give it a slot."""
         message = entry.message
         members = self._members(message)
         group = self._groups.find(entry) if self._groups is not None else None
@@ -192,7 +192,7 @@ class Matching(Ready, Feature):
             self._offer_first(group)
 
     def _members(self, message: Message) -> tuple[Consumer, ...]:
-        """The filtered consumers that a message matches; beyond the limit of its work, a condition is unknown."""
+        """The filtered consumers that a message matches. A condition that exceeds the limit of work is unknown."""
         before = WORK.begin(MESSAGE_WORK_UNITS)
         try:
             return tuple([consumer for consumer in self._filtered if consumer.matches(message)])
@@ -207,7 +207,7 @@ class Matching(Ready, Feature):
             WORK.end(before)
 
     def _show(self, slot: Slot) -> None:
-        """Newcomers that come after this slot have to see it."""
+        """Add a slot to those that later newcomers are matched with."""
         shown = self._shown
         shown.append(slot)
         if len(shown) > 2 * len(self._slots) + _GONE_SLOTS_MAX:
@@ -234,7 +234,7 @@ class Matching(Ready, Feature):
         heappush(self._offers, (int(first.rank), int(first.entry.position), self._offered, index))
 
     def _offer_first(self, group: Group) -> None:
-        """Offer the first entry of each of a group's sequences to whoever may have it now, and no other."""
+        """Offer the first entry of each sequence of a group, and no other, to the consumers that may have it now."""
         has_ended = False
         for sequence in group.sequences:
             first = sequence.first()
@@ -256,7 +256,7 @@ class Matching(Ready, Feature):
             group.sequences = [sequence for sequence in group.sequences if sequence.offered is not None]
 
     def _index_for(self, group: Group, home: OfferIndex) -> OfferIndex | None:
-        """Where an entry with this home is offered, as far as its group is to be had."""
+        """The index to offer an entry of a group in; None if the holder of the group may not have the entry."""
         if group.held == 0:
             return home
         holder = group.holder
@@ -265,7 +265,7 @@ class Matching(Ready, Feature):
         return self._own_index(holder)
 
     def _vacate(self, slot: Slot) -> None:
-        """An entry leaves: what is behind it in its group comes to the front."""
+        """Remove the slot of an entry that leaves, and offer the next entry of its group."""
         del self._slots[int(slot.entry.seq)]
         slot.is_here = False
         slot.offer = None
@@ -296,12 +296,15 @@ class Matching(Ready, Feature):
         self.count += 1
 
     def peek(self) -> Entry | None:
-        """What basic.get may have: nothing of a group that a consumer holds."""
+        """The next entry for basic.get, which gets nothing of groups that consumers hold."""
         slot = self._first_for_get()
         return None if slot is None else slot.entry
 
     def _first_for_get(self) -> Slot | None:
-        """None where as much as a dispatch may look at has nothing; the next one looks further."""
+        """The first slot for basic.get. None if there is none among as many entries as one dispatch may match.
+
+        The next call matches further ones.
+        """
         self._budget = DISPATCH_BURST_MESSAGES
         self._look_at_returned()
         while True:
@@ -312,21 +315,21 @@ class Matching(Ready, Feature):
                 if slot is not None and (best is None or _order(slot) < _order(best)):
                     best = slot
             if best is not None and self._is_overtaking(best):
-                # Whoever asks again looks further.
+                # The next call matches further entries.
                 return None
             if self._budget <= 0 or not self._tail_goes_before(best):
                 return best
             self._look_at(_LOOK_AHEAD_ENTRIES)
 
     def _tail_goes_before(self, best: Slot | None) -> bool:
-        """Whether the tail may have something to be had before the best of all slots."""
+        """Whether the tail may have an entry that goes before the best of all slots."""
         if best is None:
             return self._tail.count > 0
         first = self._tail.peek() if self._is_ranked() else None
         return first is not None and -self._levels.of(first.message.options) < best.rank
 
     def _is_ranked(self) -> bool:
-        """Whether the tail may have what goes before all that is not there."""
+        """Whether the tail has priorities, so that some of its entries may go before all slots."""
         return isinstance(self._tail, Priorities)
 
     def take(self) -> Entry:
@@ -356,7 +359,7 @@ class Matching(Ready, Feature):
         self._release_group(entry)
 
     def _release_group(self, entry: Entry) -> None:
-        """An entry is in no consumer's hands any more: others may have its group now."""
+        """Note that an entry is no longer acquired: other consumers may get its group now."""
         group = None if self._groups is None else self._groups.release(entry)
         if group is not None:
             self._offer_first(group)
@@ -382,10 +385,10 @@ class Matching(Ready, Feature):
         for entry in entries:
             first = tail.first_in_line(entry)
             if first is not None and first.position < entry.position:
-                # Entries of the tail must not be overtaken.
+                # The entry must not overtake older ones in the tail.
                 behind.append(entry)
             elif WORK.spent - spent > DISPATCH_BURST_MESSAGES:
-                # To ask about all of them takes too long here: dispatches go on with that.
+                # Matching all of them here takes too long: later dispatches go on.
                 self._returned_until = max(self._returned_until, entry.position)
                 behind.append(entry)
             else:
@@ -418,7 +421,7 @@ class Matching(Ready, Feature):
         self._tail.left_packed(part, count)
 
     def ordinary(self) -> Ready | None:
-        """A store of all that is here, which anybody may have; None while making it would take too long."""
+        """Make an ordinary store of all entries. None while that would take too long."""
         if len(self._slots) > DISPATCH_BURST_MESSAGES:
             return None
         self._tail.give_back([slot.entry for slot in self._slots.values()])
@@ -427,7 +430,7 @@ class Matching(Ready, Feature):
     # -- dispatch -----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """A dispatch begins: `choose` and `take_chosen` until there is nothing to choose."""
+        """Begin a dispatch. Call `choose` and `take_chosen` until there is nothing to choose, then `end`."""
         self._budget = DISPATCH_BURST_MESSAGES
         self._offers = []
         self._is_offering = True
@@ -450,7 +453,7 @@ class Matching(Ready, Feature):
                 self._offers.append((int(first.rank), int(first.entry.position), self._offered, index))
 
     def end(self) -> bool:
-        """A dispatch ends; True when entries wait to be looked at that somebody may want."""
+        """End a dispatch. Returns True if entries wait to be matched that some consumer may want."""
         self._is_offering = False
         self._offers = []
         return bool(self._newcomers) or (self._budget <= 0 and self._tail.count > 0 and self._can_take())
@@ -459,7 +462,7 @@ class Matching(Ready, Feature):
         return any(consumer.can_take() for consumer in self._consumers)
 
     def _introduce(self) -> None:
-        """Show newcomers what was here before them, in half of what this dispatch may do."""
+        """Match newcomers with the earlier slots, with half of the budget of this dispatch."""
         least = self._budget // 2
         while self._newcomers and self._budget > least:
             newcomer = self._newcomers[0]
@@ -478,7 +481,7 @@ class Matching(Ready, Feature):
             self._shown = []
 
     def _look_at(self, most: i64) -> None:
-        """Give slots to entries of the tail."""
+        """Match entries of the tail and give them slots, with at most `most` units of the budget."""
         tail = self._tail
         left = most
         while left > 0 and tail.count > 0:
@@ -490,7 +493,7 @@ class Matching(Ready, Feature):
         self._budget -= most - left
 
     def _look_at_returned(self) -> None:
-        """What came back goes before what has a slot already."""
+        """Match returned entries first, because they go before those that have slots already."""
         while self._returned_until != _NOWHERE and self._budget > 0:
             first = self._tail.peek()
             if first is None or first.position > self._returned_until:
@@ -499,14 +502,14 @@ class Matching(Ready, Feature):
                 self._look_at(min(_LOOK_AHEAD_ENTRIES, self._budget))
 
     def _is_overtaking(self, slot: Slot) -> bool:
-        """Whether something came back that goes before this, and nobody was asked about again."""
+        """Whether a returned entry goes before this slot, and has not been matched again yet."""
         if self._returned_until == _NOWHERE:
             return False
         first = self._tail.peek()
         return first is not None and first.position < slot.entry.position
 
     def choose(self) -> Consumer | None:
-        """The consumer that gets something next."""
+        """The consumer that gets an entry next; None if there is none."""
         while True:
             found = self._choose_offered()
             if found is not None:
@@ -531,7 +534,7 @@ class Matching(Ready, Feature):
             entry = slot.entry
             consumer = self._round_robin(index).next_consumer(entry.message, entry.avoid)
             if consumer is None:
-                # Nor will there be one for what is behind it, before this dispatch ends.
+                # No consumer can take the entries behind it either, as long as this dispatch lasts.
                 heappop(offers)
                 continue
             self._chosen = slot
@@ -545,7 +548,7 @@ class Matching(Ready, Feature):
         return self._take(slot, consumer, consumer.no_ack)
 
     def would_take(self, message: Message) -> bool:
-        """Whether a consumer would be given this message now, after a dispatch that left nothing to give."""
+        """Whether a consumer would get this message now. Call it after a dispatch that left nothing to deliver."""
         entry = Entry(message, 0)
         group = self._groups.known(entry) if self._groups is not None else None
         if group is not None and group.waiting > 0:

@@ -1,9 +1,9 @@
-"""What is far from its turn leaves memory: the middle of a deep queue is packed, page by page, by the storage.
+"""Paging: the storage packs the middle of a deep queue, page by page, so that it leaves memory.
 
-Entries of a page are no objects any more, so nobody else may hold one. Those that expire leave the queue's `Expiry`,
-and go back to it once they are over: a page is looked at when the first of its entries is. Where many pages have
-something that is over and little of it, looking takes turns: what has expired may be counted a while longer then. It
-is never delivered.
+Packed entries are no objects any more, so nothing else may hold one. Those with an expiry leave the queue's `Expiry`.
+A page is read when the first of its entries expires, and expired ones go back to the `Expiry`. If many pages have few
+expired entries each, reading them is spread over time. Until then the queue still counts these entries, but it never
+delivers them.
 """
 
 from collections.abc import Callable
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from flintmq.broker.queue.expiry import Expiry
     from flintmq.broker.queue.ready import Fifo
 
-# Pages looked at in one turn, those apart of which much has expired: each costs half a millisecond.
+# Pages that are read in one turn; each takes half a millisecond. Pages of which much has expired count separately.
 _LOOKS_MAX: Final = 8
 _FRUITFUL_LOOKS_MAX: Final = 64
 _FRUITFUL_DIVISOR: Final = 4
 _PAUSE_MS: Final = 100
-# Pages that are gone are kept in mind until there are more of them than this, and than others.
+# The heap is cleaned of pages that are gone when there are more of them than this, and than others.
 _GONE_PAGES_MAX: Final = 64
 
 
 @final
 class Paging:
-    """The pages of one queue. `left` is told how many entries of a page have left it because they expired."""
+    """The pages of one queue. `left` is called with the store and the number of entries that expired in a page."""
 
     def __init__(self, pages: Pages, left: "Callable[[Fifo, int], None]") -> None:
         self.pages = pages
-        # The queue's entries that expire and are in memory.
+        # The expiry of the entries that are in memory.
         self.expiry: Expiry | None = None
-        # Off where somebody knows the queue's entries by their objects.
+        # Off while a feature knows the queue's entries as objects.
         self.is_on = True
         self._left = left
-        # When a page is to be looked at, a number that tells apart what is due at one time, and the page.
+        # For each page with an expiry: when to read it, a number to break ties, the page, and its store.
         self._heap: list[tuple[int, int, Page, Fifo]] = []
         self._number = 0
-        # Pages that are in there, and of no use any more.
+        # How many pages in the heap are gone.
         self._gone: i64 = 0
 
     def pack(self, block: list[Entry], fifo: "Fifo") -> Page | None:
-        """Entries of a block that are ready, as a page of this store; None where there are none."""
+        """Pack the ready entries of a block as a page of this store; None if there are none."""
         entries = [entry for entry in block if entry.state == READY]
         if not entries:
             return None
@@ -61,7 +61,7 @@ class Paging:
         return page
 
     def unpack(self, page: Page) -> list[Entry]:
-        """Raises InternalError where it cannot be read."""
+        """Return the entries of a page to memory. Raises InternalError if it cannot be read."""
         try:
             entries = self.pages.unpack(page)
         except StorageError as error:
@@ -74,14 +74,14 @@ class Paging:
         return entries
 
     def read(self, page: Page) -> list[Entry]:
-        """For a look only. Raises InternalError."""
+        """Return copies of the entries of a page, to be read only. Raises InternalError if it cannot be read."""
         try:
             return self.pages.read(page)
         except StorageError as error:
             raise InternalError(str(error)) from error
 
     def places(self, page: Page) -> PlacesOfPage:
-        """Raises InternalError."""
+        """The places of a page's entries in the journal. Raises InternalError if the page cannot be read."""
         try:
             return self.pages.places(page)
         except StorageError as error:
@@ -93,7 +93,7 @@ class Paging:
             self._forget_gone()
 
     def _forget_gone(self) -> None:
-        """A page has gone before it was to be looked at."""
+        """Count a page that is gone before it was due to be read."""
         self._gone += 1
         if self._gone > _GONE_PAGES_MAX and self._gone * 2 > len(self._heap):
             self._heap = [item for item in self._heap if not item[2].is_gone]
@@ -107,7 +107,7 @@ class Paging:
             self.expiry.wake_at(page.expires_ms)
 
     def look(self, expiry: "Expiry", now_ms: i64) -> i64:
-        """Give back to `expiry` what is over by now; returns when to look again."""
+        """Give entries that have expired to `expiry`. Returns when to look again (Unix time in ms), or NEVER."""
         looks: i64 = 0
         fruitful: i64 = 0
         while self._heap and self._heap[0][0] <= now_ms:
@@ -118,19 +118,19 @@ class Paging:
             _, _, page, fifo = heappop(self._heap)
             try:
                 if page.is_gone or fifo.bring_forward(page):
-                    # Entries in memory expire without it.
+                    # A page that is gone needs nothing, and one in memory again expires there.
                     continue
                 if self._look_at(page, fifo, expiry, now_ms):
                     fruitful += 1
                 else:
                     looks += 1
             except InternalError:
-                # Whoever it is delivered to is told.
+                # The consumer that would get an entry of the page next is told the error.
                 continue
         return self._heap[0][0] if self._heap else NEVER
 
     def _look_at(self, page: Page, fifo: "Fifo", expiry: "Expiry", now_ms: i64) -> bool:
-        """Returns whether much of a page has expired."""
+        """Read a page and return its expired entries to `expiry`. Returns whether much of it has expired."""
         over: i64 = 0
         kept: list[Entry] = []
         for entry in self.read(page):
@@ -151,5 +151,5 @@ class Paging:
         return over * _FRUITFUL_DIVISOR >= over + len(kept)
 
     def forget(self) -> None:
-        """The queue is deleted."""
+        """Forget all pages, because the queue is deleted."""
         self._heap = []

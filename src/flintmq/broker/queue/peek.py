@@ -1,4 +1,4 @@
-"""Peeking at what is ready on a queue, block by block: nothing is acquired, and what is chosen may leave the queue."""
+"""Peeking at the ready entries of a queue, block by block, without acquiring them; chosen ones can be removed."""
 
 from heapq import nsmallest
 from typing import final
@@ -33,7 +33,7 @@ class Peek:
 def peek(queue: EntryQueue, part: i64, after: i64) -> Peek | None:
     """Return the ready entries behind a position of a part, at most a block; the first block is behind -1 of part 0.
 
-    None if nothing is behind that position. Raises InternalError if what comes next cannot be read.
+    None if nothing is behind that position. Raises InternalError if the next page cannot be read.
     """
     store = queue.store
     parts = store.parts()
@@ -44,7 +44,7 @@ def peek(queue: EntryQueue, part: i64, after: i64) -> Peek | None:
         part = 1
         after = -1
     while part <= len(parts):
-        # The highest priority first, as they are delivered.
+        # Parts come in the order of delivery, the highest priority first.
         fifo = parts[len(parts) - part]
         entries, page, paged = fifo.peek_behind(after)
         if entries:
@@ -55,7 +55,7 @@ def peek(queue: EntryQueue, part: i64, after: i64) -> Peek | None:
 
 
 def remove_peeked(queue: EntryQueue, peeked: Peek, leaving: list[Entry]) -> None:
-    """Let some entries of the last peek leave the queue for good, without a delivery and without dead letters."""
+    """Remove some entries of the last peek from the queue, without delivering or dead-lettering them."""
     page, fifo = peeked.page, peeked.fifo
     if page is None or fifo is None:
         for entry in leaving:

@@ -1,4 +1,4 @@
-"""A message onto the queues it was routed to: admitted, enqueued, and written to the journal once."""
+"""Puts a message on the queues it was routed to: it is admitted, enqueued, and written to the journal once."""
 
 from typing import Final
 
@@ -7,18 +7,18 @@ from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import ADMITTED, REFUSED, Queue
 from flintmq.broker.queue.settings import REJECT_PUBLISH_DLX
 
-# Outcomes of a published message. A STORED one is safe once the batch that it is in is durable.
+# Outcomes of a published message. A STORED message is safe once its batch is durable.
 UNROUTED: Final = 0
 ROUTED: Final = 1
 STORED: Final = 2
-# A queue it went to is full, and declared to tell its publishers so.
+# A full queue has refused the message, because it was declared to tell its publishers.
 TURNED_AWAY: Final = 3
-# It was to be delivered at once, and no consumer could take it.
+# The message was to be delivered at once, and no consumer could take it.
 UNDELIVERED: Final = 4
 
 
 def put(queues: list[Queue], message: Message, journal: Journal) -> int:
-    """Put a message on queues, each of which is there once; returns UNROUTED, ROUTED, STORED or TURNED_AWAY."""
+    """Put a message on distinct queues. Returns UNROUTED, ROUTED, STORED or TURNED_AWAY."""
     if len(queues) == 1:
         queue = queues[0]
         if queue.is_guarded or message.options.is_command:
@@ -54,14 +54,17 @@ def put(queues: list[Queue], message: Message, journal: Journal) -> int:
     if entries:
         journal.append(message, ids, entries)
         outcome = STORED
-    # A message that is taken back need not have been on every queue that is asked for it.
+    # A cancellation succeeds if one of the queues had the message.
     if is_turned_away and not (message.options.cancels and outcome == STORED):
         return TURNED_AWAY
     return outcome
 
 
 def put_at_once(queues: list[Queue], message: Message, journal: Journal) -> int:
-    """Put a message on the queues that have a consumer for it now (amqp-0-9-1 basic.publish.immediate)."""
+    """Put a message on the queues that have a consumer for it now (amqp-0-9-1 basic.publish.immediate).
+
+    Returns what `put` returns, or UNDELIVERED if no queue has one.
+    """
     if not queues:
         return UNROUTED
     taking = [queue for queue in queues if queue.takes_at_once(message)]
@@ -69,9 +72,9 @@ def put_at_once(queues: list[Queue], message: Message, journal: Journal) -> int:
 
 
 def put_where_taken(queues: list[Queue], message: Message, journal: Journal) -> list[Queue]:
-    """Put a message on those queues that take it; returns the others.
+    """Put a message on those queues that take it, and return the others.
 
-    One that refused it and made a dead letter of it has done with it what it was declared to do.
+    A queue that refused it and made a dead letter of it counts as one that took it.
     """
     refusing: list[Queue] = []
     ids: list[int] = []

@@ -1,4 +1,4 @@
-"""A consumer of a stream: where it is, what it wants, and how far it has acknowledged."""
+"""The reader of a stream: its position, its filter, and how far its consumer has acknowledged."""
 
 from collections import deque
 from typing import Final, final
@@ -12,28 +12,28 @@ from flintmq.broker.message import Message, Table
 from flintmq.broker.ports import StreamCursor
 from flintmq.broker.queue.consumer import Consumer
 
-# The header that publishers set, by which consumers choose (RabbitMQ).
+# The header with the filter value of a message, which its publisher sets (RabbitMQ).
 FILTER_HEADER: Final = "x-stream-filter-value"
 _ENCODED_HEADER: Final = FILTER_HEADER.encode()
 _NOT_PINNED: Final = 2**62
-# Looking for more of them takes longer than asking each message.
+# With more values, searching for their bytes takes longer than filtering each message.
 _OCCURRING_MAX: Final = 8
 
 
 @final
 class StreamFilter:
-    """Messages with one of these filter values, and those without one where `match_unfiltered` says so."""
+    """Matches messages with one of these filter values; with `match_unfiltered`, also those without a value."""
 
     def __init__(self, values: frozenset[str], match_unfiltered: bool) -> None:
         self._values = values
         self._match_unfiltered = match_unfiltered
-        # The last answer: messages of one publisher often have the same properties, and then the same object.
+        # The last properties and answer: messages of one publisher often share the same properties object.
         self._properties = b""
         self._answer = False
 
     @property
     def occurring(self) -> list[bytes]:
-        """Bytes one of which occurs in every message that matches; none where that cannot be said, or tells little."""
+        """Byte strings, one of which occurs in every message that matches; empty if there are none, or too many."""
         if self._match_unfiltered or len(self._values) > _OCCURRING_MAX:
             return []
         return [value.encode(errors="surrogatepass") for value in sorted(self._values)]
@@ -46,16 +46,16 @@ class StreamFilter:
         return self._answer
 
     def _ask(self, message: Message) -> bool:
-        # A search that finds nothing is cheaper by far than decoding a table.
+        # Searching for the name of the header is much cheaper than decoding the table.
         if _ENCODED_HEADER not in message.properties:
             return self._match_unfiltered
         value = headers_of(message).get(FILTER_HEADER)
-        # An empty one is none (RabbitMQ).
+        # An empty value counts as none (RabbitMQ).
         return value in self._values if isinstance(value, str) and value else self._match_unfiltered
 
 
 def stream_filter(arguments: Table) -> StreamFilter | None:
-    """What a consumer's arguments ask for, which have been checked."""
+    """The filter that a consumer's arguments, which have been checked, ask for; None if they ask for none."""
     wanted = arguments.get("x-stream-filter")
     if wanted is None:
         return None
@@ -68,9 +68,11 @@ def stream_filter(arguments: Table) -> StreamFilter | None:
 
 @final
 class Reader:
-    """`number` tells it from all others of its stream. Those with the same `group` take turns: one `is_active`, the
-    others follow it. `name` is what its place is kept under; empty for one that keeps it itself. It gets nothing that
-    was received before `since_ms`.
+    """A reader of a stream. `number` is unique among the readers of its stream.
+
+    Among readers with the same `group` one `is_active`, and the next takes over when it ends. `name` is the key under
+    which the storage keeps its place; empty: its client keeps the place. It gets no messages that were received before
+    `since_ms` (Unix time).
     """
 
     def __init__(
@@ -84,17 +86,17 @@ class Reader:
         self.group: str | None = None
         self.name = ""
         self.is_active = True
-        # Unsubscribed, perhaps by what happened to another one in the same round.
+        # Whether it was unsubscribed, perhaps by another consumer's failure in the same dispatch.
         self.ended = False
-        # Read, and waiting for room in its consumer's window of bytes: the message before the cursor.
+        # The message before the cursor, if it waits for room in the consumer's byte window.
         self.held: Message | None = None
-        # Whether what it acknowledges is noted, and whether it may have moved since its place was kept.
+        # Whether acknowledgements are tracked, and whether its place may have moved since it was stored.
         self.tracks = False
         self.is_unkept = False
-        # Offsets it has, in order, and those of them that it acknowledged before others.
+        # The outstanding offsets in order, and those of them that were acknowledged before older ones.
         self._outstanding: deque[i64] = deque()
         self._settled: set[i64] = set()
-        # The first offset that it gave back: what it acknowledges behind that does not count any more.
+        # The first offset that was returned: acknowledgements behind it no longer count.
         self._pinned: i64 = _NOT_PINNED
 
     def wants(self, message: Message) -> bool:
@@ -136,7 +138,7 @@ class Reader:
 
     @property
     def place(self) -> i64:
-        """Everything before this offset is acknowledged, or was not wanted."""
+        """The offset before which all messages are acknowledged, or were not wanted."""
         if self._outstanding:
             return self._outstanding[0]
         if self._pinned != _NOT_PINNED:

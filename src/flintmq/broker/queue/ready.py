@@ -1,4 +1,4 @@
-"""Where a queue keeps the entries that are ready to be delivered: in order, or in order within their priority."""
+"""Stores for the ready entries of a queue: in order, or in order within their priorities."""
 
 from abc import abstractmethod
 from bisect import bisect_left, insort
@@ -13,22 +13,22 @@ from flintmq.broker.ports import Page
 from flintmq.broker.queue.levels import Levels
 from flintmq.broker.queue.paging import Paging
 
-# Entries of a block: long enough that the bookkeeping per entry vanishes, short enough to be reversed in microseconds.
+# Entries of a block: enough to make the overhead per entry small, and few enough to be reversed in microseconds.
 BLOCK_ENTRIES: Final = 1024
-# Bytes of bodies with which a block ends, however few entries it has.
+# A block also ends when its bodies have this many bytes.
 BLOCK_BYTES: Final = 256 * 1024
-# Blocks behind the front that stay in memory: a queue whose consumers keep up never gets further.
+# Blocks behind the front that stay in memory. A queue whose consumers keep up never has more.
 _LOOSE_BLOCKS: Final = 8
-# Entries at either end that stay where everything else is packed.
+# Entries at each end that stay in memory when everything else is packed.
 _KEPT_ENTRIES: Final = 4
-# Entries that came back, up to which each is put into its place by itself.
+# Up to this many returned entries are inserted one by one.
 _FEW_ENTRIES: Final = 16
-# Removed entries that a store keeps at most beside as many live ones, before it lets go of them.
+# A store is cleaned of removed entries when there are more of them than this, and than live ones.
 _REMOVED_ENTRIES_MAX: Final = 1024
 
 
 class Ready:
-    """Ready entries of a queue. `count` is how many can be taken."""
+    """The ready entries of a queue. `count` is their number."""
 
     def __init__(self) -> None:
         self.count: i64 = 0
@@ -38,64 +38,64 @@ class Ready:
 
     @abstractmethod
     def take(self) -> Entry:
-        """The entry to be delivered next, which leaves the store; there has to be one."""
+        """Take the next entry to deliver out of the store, which must not be empty."""
 
     @abstractmethod
     def peek(self) -> Entry | None:
-        """The entry that `take` would give."""
+        """The entry that `take` would return; None if the store is empty."""
 
     def head(self) -> Entry | None:
-        """Return the entry that `take` would give, if it is known without reading a page or sorting; None otherwise."""
+        """The entry that `take` would return, if it is known without reading a page or sorting; None otherwise."""
         return None
 
     def take_page(self, max_count: i64, max_bytes: i64) -> Page | None:
-        """What is to be delivered next, as it is packed: None where it is not, or is more than that.
+        """Take out the next page of entries; None if the next entries are not packed, or exceed the limits.
 
-        Its entries are alike: their numbers follow each other, none of them expires, and all were delivered or none.
+        Its entries have consecutive numbers and no expiry, and either all or none of them were delivered before.
         """
         return None
 
     def first_in_line(self, entry: Entry) -> Entry | None:
-        """The entry that goes before all others which only their age tells from this one."""
+        """The first entry of those with the same priority as this one; None if there is none."""
         return self.peek()
 
     @abstractmethod
     def drop_candidate(self) -> Entry | None:
-        """The entry a full queue gives up first, left where it is."""
+        """The entry that a full queue drops first. It stays in the store."""
 
     @abstractmethod
     def give_back(self, entries: list[Entry]) -> None:
-        """Entries that were taken from here, and are marked ready again, come back, each to the place it had."""
+        """Return entries that were taken from here, and are marked ready again, to their places."""
 
     @abstractmethod
     def remove(self, entry: Entry) -> None:
-        """Take out an entry from wherever it is; its state says that it is in here."""
+        """Take out an entry at any position. Its state must say that it is ready."""
 
     @abstractmethod
     def entries(self) -> list[Entry]:
-        """All of them, in the order in which they would be taken, and in memory for as long as paging is off."""
+        """All entries in the order in which they would be taken. They stay in memory as long as paging is off."""
 
     @abstractmethod
     def parts(self) -> "list[Fifo]":
-        """What it is made of: for whatever can be done part by part."""
+        """The FIFO stores that this one consists of."""
 
     def loose(self) -> list[Entry]:
-        """What is in none of its parts."""
+        """The entries that are in none of the parts."""
         return []
 
     def left_packed(self, part: "Fifo", count: i64) -> None:
-        """So many entries have left a page of this part."""
+        """Note that `count` entries have left a page of this part."""
         part.count -= count
         if part is not self:
             self.count -= count
 
     def page_out(self) -> None:
-        """Memory is low: keep as few entries in it as can be."""
+        """Move as many entries as possible out of memory, because memory is low."""
         for part in self.parts():
             part.page_out()
 
     def drop_pages(self, drop: Callable[[Page], None]) -> None:
-        """Let go of all that is packed, page by page."""
+        """Remove all pages, and call `drop` for each."""
         for part in self.parts():
             pages = part.pages
             while pages:
@@ -105,11 +105,11 @@ class Ready:
 
 @final
 class Fifo(Ready):
-    """Oldest first: `_front` backwards, then each block of `_middle`, then `_pages`, then `_back`.
+    """Entries by age, the oldest first: `_front` backwards, then the blocks of `_middle`, then `pages`, then `_back`.
 
-    The front is kept newest first so that taking the oldest is a pop from the end of a list, which also lets go of
-    it. All in it is older than what is beyond it; so what comes back is sorted into the front, to which as many blocks
-    are added as begin with an older one. Without `paging` everything stays in memory.
+    The front is kept newest first, so that the oldest entry is popped from the end of a list. All its entries are older
+    than the rest. Returned entries are therefore sorted into the front, after all blocks that begin with an older entry
+    have been added to it. Without `paging` everything stays in memory.
     """
 
     def __init__(self, paging: Paging | None = None) -> None:
@@ -120,13 +120,13 @@ class Fifo(Ready):
         self.pages: deque[Page] = deque()
         self._back: list[Entry] = []
         self._back_bytes: i64 = 0
-        # Came back, and not sorted into the front yet: one by one that would take the square of their number.
+        # Returned entries that are not sorted into the front yet. One by one, sorting them would take quadratic time.
         self._returned: list[Entry] = []
         self._removed: i64 = 0
 
     def append(self, entry: Entry) -> None:
-        # Not the entry that comes: it gets its place in the journal when it is on all its queues, and packed without
-        # that place it could never be settled there.
+        # The new entry must not be in the block: it gets its place in the journal only when it is on all its queues,
+        # and an entry that is packed without that place could never be settled.
         if len(self._back) >= BLOCK_ENTRIES or self._back_bytes >= BLOCK_BYTES:
             self._end_block()
         self._back.append(entry)
@@ -136,7 +136,7 @@ class Fifo(Ready):
     def _end_block(self) -> None:
         block = self._take_back()
         paging = self.paging
-        # Behind pages there can be pages only.
+        # Blocks behind pages must be packed, too, to keep the order.
         if paging is None or (not self.pages and (not paging.is_on or len(self._middle) < _LOOSE_BLOCKS)):
             self._middle.append(block)
             return
@@ -158,7 +158,7 @@ class Fifo(Ready):
     def _unpack_first(self) -> list[Entry]:
         paging = self.paging
         assert paging is not None
-        # It stays where it cannot be read.
+        # The page stays in the store if it cannot be read.
         entries = paging.unpack(self.pages[0])
         self.pages.popleft()
         if self.pages:
@@ -203,7 +203,7 @@ class Fifo(Ready):
             return None
         else:
             entry = self._back[0]
-        # A removed entry is rarely the first, and does not stay so for long.
+        # A removed entry is rarely the first, and not for long.
         return entry if entry.state == READY else None
 
     def take_page(self, max_count: i64, max_bytes: i64) -> Page | None:
@@ -225,19 +225,19 @@ class Fifo(Ready):
         returned = self._returned
         returned.sort(key=_position_downwards)
         newest = returned[0].position
-        # The front is empty where expiry has just let go of it, and what comes back may have been chosen from within.
+        # The front may be empty after entries expired, and returned entries may come from the middle of the store.
         older: list[list[Entry]] = []
         try:
             self._find_older(newest, older)
         finally:
-            # A page may be unreadable: what comes back waits then, and what was found stays.
+            # If a page cannot be read, the returned entries keep waiting, and the blocks found so far stay.
             if older:
                 self._pull(older)
         self._returned = []
         front = self._front
         at: i64 = bisect_left(front, -newest, key=_position_downwards)
         if len(returned) <= _FEW_ENTRIES:
-            # The front may be long, and somebody may give back and take one entry again and again.
+            # The front may be long, and a client may return and take one entry again and again.
             for entry in returned:
                 insort(front, entry, at, key=_position_downwards)
             return
@@ -287,7 +287,7 @@ class Fifo(Ready):
             self._let_go()
 
     def _let_go(self) -> None:
-        """Of what was removed. Pages hold none of it."""
+        """Remove the entries that are marked as removed. Pages have none of them."""
         if self._returned:
             self._sort_in()
         front = _ready(self._front)
@@ -322,9 +322,9 @@ class Fifo(Ready):
     # -- peeking ------------------------------------------------------------------------------------------------
 
     def peek_behind(self, after: i64) -> tuple[list[Entry], Page | None, list[Entry]]:
-        """The next entries behind a position, a block of them at most, the page that they are in, and all of that.
+        """The next entries behind a position, at most a block; the page that they are in, if any; and all its entries.
 
-        There are none where nothing is behind it. Raises InternalError where a page cannot be read.
+        The lists are empty if nothing is behind the position. Raises InternalError if a page cannot be read.
         """
         if self._returned:
             self._sort_in()
@@ -346,7 +346,7 @@ class Fifo(Ready):
         if paging is not None:
             before: Page | None = None
             for page in [*self.pages, None]:
-                # All of a page is before what the next one begins with.
+                # All entries of a page are before the first one of the next page.
                 if before is not None and (page is None or page.first > after + 1):
                     paged = paging.read(before)
                     found = _behind(paged, after)
@@ -356,7 +356,7 @@ class Fifo(Ready):
         return _behind(self._back, after), None, []
 
     def left_of(self, page: Page, kept: list[Entry]) -> None:
-        """All but these have left a page; who asked for that counts them."""
+        """Keep only these entries of a page. The caller counts the others."""
         paging = self.paging
         assert paging is not None
         if kept:
@@ -368,7 +368,7 @@ class Fifo(Ready):
     # -- pages --------------------------------------------------------------------------------------------------
 
     def blocks(self) -> Iterator[list[Entry]]:
-        """All entries, piece by piece and in no order, those of pages for a look only."""
+        """All entries, block by block, in no order. Those of pages are copies, to be read only."""
         yield _ready(self._front)
         yield _ready(self._returned)
         for block in self._middle:
@@ -380,18 +380,18 @@ class Fifo(Ready):
         yield _ready(self._back)
 
     def loose_blocks(self) -> Iterator[list[Entry]]:
-        """What is in no page, piece by piece, removed entries included; each piece in order."""
+        """The entries outside pages, block by block, including removed ones; each block is in order."""
         yield self._returned
         yield self._front[::-1]
         yield from self._middle
         yield self._back
 
     def emptied(self, page: Page) -> None:
-        """Nothing is left of a page."""
+        """Remove a page that has no entries left."""
         self.pages.remove(page)
 
     def bring_forward(self, page: Page) -> bool:
-        """Unpack this page if it is the next to be unpacked anyway; returns whether it was."""
+        """Unpack this page if it is the next one to be unpacked anyway. Returns whether it was."""
         if self._middle or not self.pages or self.pages[0] is not page:
             return False
         self._middle.append(self._unpack_first())
@@ -412,7 +412,7 @@ class Fifo(Ready):
         while self._middle:
             block = self._middle[-1]
             if any(entry.avoid is not None for entry in block):
-                # A page does not know who rejected what.
+                # A page does not store which consumer rejected an entry.
                 break
             self._middle.pop()
             page = self._pack(paging, block)
@@ -426,7 +426,7 @@ class Fifo(Ready):
 
 @final
 class Priorities(Ready):
-    """One Fifo per level, the highest first. `unstated` has what came so far, all of the level without a priority."""
+    """One Fifo per level. `unstated` holds the entries so far, which all have the level for no priority."""
 
     def __init__(self, levels: Levels, paging: Paging | None, unstated: Fifo) -> None:
         super().__init__()
@@ -495,7 +495,7 @@ class Priorities(Ready):
 
 
 def ranked(store: Ready, entry: Entry, levels: Levels) -> Ready:
-    """The store that is to take this entry: one by priority from the first on that is not at the common level."""
+    """The store to append this entry to: a store with priorities is made for the first entry that needs one."""
     if not isinstance(store, Fifo) or levels.of(entry.message.options) == levels.unstated:
         return store
     return Priorities(levels, store.paging, store)

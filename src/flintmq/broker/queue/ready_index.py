@@ -1,4 +1,4 @@
-"""Indexes of ready entries: an entry has one slot, which is in as many indexes as there are orders to find it by."""
+"""Indexes of ready entries: an entry has one slot, which is in one index for each order of searching."""
 
 from abc import abstractmethod
 from heapq import heapify, heappop, heappush
@@ -13,16 +13,16 @@ from flintmq.broker.queue.round_robin import RoundRobin
 if TYPE_CHECKING:
     from flintmq.broker.queue.groups import Group
 
-# Stale items that an index keeps at most, beside twice as many slots as it had when it was last tidied.
+# An index is tidied at twice the number of slots that it had when it was last tidied, plus this many.
 _STALE_ITEMS_MAX: Final = 1024
 
 
 @final
 class Slot:
-    """A ready entry among others. `rank` is its priority, negated: the lowest goes first.
+    """The slot of a ready entry. `rank` is its negated priority: the lowest goes first.
 
-    `home` is the index of the consumers that it matches. `offer` is the index where they find it now; None while it has
-    to wait for others of its group. `is_here` is false once the entry was taken or removed.
+    `home` is the index of the consumers that it matches. `offer` is the index in which it is offered now; None while it
+    has to wait for others of its group. `is_here` is False once the entry was taken or removed.
     """
 
     def __init__(self, entry: Entry, rank: i64, home: "OfferIndex", group: "Group | None") -> None:
@@ -35,17 +35,17 @@ class Slot:
 
 
 class ReadyIndex:
-    """A heap of slots by rank and position. A slot that has left is noticed when it comes to the front."""
+    """A heap of slots by rank and position. A slot that has left is removed when it comes to the front."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, Slot]] = []
-        # A slot that left and came back is in here twice.
+        # A counter that breaks ties: a slot that left and came back is in the heap twice.
         self._pushed = 0
         self._tidy_at: i64 = _STALE_ITEMS_MAX
 
     @abstractmethod
     def holds(self, slot: Slot) -> bool:
-        """Whether a slot that was pushed is still to be found in here."""
+        """Whether a slot that was pushed still belongs to this index."""
 
     def push(self, slot: Slot, rank: i64) -> None:
         heap = self._heap
@@ -79,7 +79,7 @@ class DropIndex(ReadyIndex):
 class OfferIndex(ReadyIndex):
     """Slots of entries that match the same consumers: `members` are the filtered ones of these, in order of arrival.
 
-    `size` is how many slots have it for their home. `turns` is the round robin of these consumers as of `version`.
+    `size` is the number of slots whose home it is. `turns` is the round robin of these consumers as of `version`.
     """
 
     def __init__(self, members: tuple[Consumer, ...]) -> None:

@@ -1,4 +1,4 @@
-"""A queue at start-up: what the journal kept of it comes back, entry by entry."""
+"""The recovery of a queue at start-up: the journal restores its entries one by one."""
 
 from typing import final
 
@@ -11,14 +11,14 @@ from flintmq.broker.queue.entries import EntryQueue
 
 @final
 class Recovery(Recoverable):
-    """Restores the entries of `queue`. Before the first one, notes have told its `sequence_owners`."""
+    """Restores the entries of `queue`. Notes must have set its `sequence_owners` before the first entry."""
 
     def __init__(self, queue: EntryQueue) -> None:
         self._queue = queue
 
     def restore(self, entry: Entry) -> None:
         queue = self._queue
-        # A claim counts before a reservation: what a commit has brought here may be in somebody's hands by now.
+        # A claim goes before a reservation: an entry that a commit put on the queue may have been acquired since.
         holder = queue.sequence_owners.holder_of(entry.seq)
         if holder is None:
             reservation = queue.sequence_owners.reservation_of(entry.seq)

@@ -1,4 +1,4 @@
-"""Numbers of a queue that are given out before their messages come to it: those of stages that are to be committed."""
+"""Reserved sequence numbers: a stage that is to be committed gets them before its messages come to the queue."""
 
 from mypy_extensions import i64
 
@@ -7,7 +7,7 @@ from flintmq.broker.queue.entries import EntryQueue
 
 
 def reserve(queue: EntryQueue, count: i64) -> i64:
-    """Reserve numbers in a row, for entries that come later or never; returns the first."""
+    """Reserve `count` consecutive numbers for entries that come later or never. Returns the first."""
     first = queue.next_seq
     queue.next_seq += count
     queue.unpublished += count
@@ -15,7 +15,7 @@ def reserve(queue: EntryQueue, count: i64) -> i64:
 
 
 def put_reserved(queue: EntryQueue, entries: list[Entry]) -> None:
-    """Put entries with reserved numbers, which the journal has, on the queue behind all that is there."""
+    """Put entries with reserved numbers, which are in the journal, at the end of the queue."""
     now_ms = queue.tick.now_ms
     for entry in entries:
         entry.position = queue.next_seq

@@ -1,7 +1,7 @@
-"""Pauses before a message that came back is delivered again, which grow with how often it did (x-delayed-retry-...).
+"""Pauses before a returned message is delivered again (queue arguments x-delayed-retry-... of RabbitMQ 4.3).
 
-RabbitMQ 4.3's arguments. The n-th pause is n times the least one; with a multiplier, which LavinMQ has, it is the least
-one times the multiplier, n - 1 times over. None is longer than the greatest.
+The n-th pause is n times the minimum. With a multiplier, as in LavinMQ, it is the minimum times the multiplier to the
+power of n - 1. No pause is longer than the maximum.
 """
 
 from typing import Final
@@ -11,12 +11,12 @@ from mypy_extensions import i64
 from flintmq.base.limits import DELAY_MAX_MS
 from flintmq.broker.queue.settings import QueueSettings
 
-# The least pause where none is given.
+# The default of the minimum.
 _MIN_MS: Final = 1_000
 
 
 def pause_ms(settings: QueueSettings, returns: i64) -> i64:
-    """The pause after so many returns, the last one included."""
+    """The pause in milliseconds after `returns` returns, including the last one."""
     least: i64 = settings.retry_min_ms
     if least < 0:
         least = _MIN_MS

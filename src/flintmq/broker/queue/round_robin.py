@@ -1,4 +1,4 @@
-"""Whose turn it is: consumers of one queue, asked one after the other, those of the highest priority first."""
+"""The round robin of the consumers of a queue: they take turns, those of the highest priority first."""
 
 from typing import final
 
@@ -10,7 +10,7 @@ from flintmq.broker.queue.consumer import Consumer
 
 @final
 class RoundRobin:
-    """`consumers` are sorted by priority, the highest first; whoever changes the list calls `rank`."""
+    """Turns among `consumers`, which are sorted by priority, the highest first. Call `rank` after changing the list."""
 
     def __init__(self, consumers: list[Consumer]) -> None:
         self.consumers = consumers
@@ -23,7 +23,7 @@ class RoundRobin:
         self._is_ranked = len(consumers) > 1 and consumers[0].priority != consumers[-1].priority
 
     def next_consumer(self, message: Message, avoid: object | None) -> Consumer | None:
-        """The next one in turn that can take a message; `avoid` only if no other of its priority can."""
+        """The next consumer in turn that can take a message; `avoid` only if no other of its priority can."""
         consumers = self.consumers
         count: i64 = len(consumers)
         if not self._is_ranked:

@@ -1,4 +1,4 @@
-"""Whose the numbers of a queue are, run by run: what is looked up at start-up for each entry that is found."""
+"""Runs of sequence numbers with their owners, which are looked up at start-up for each restored entry."""
 
 from operator import attrgetter
 from typing import Generic, TypeVar, final
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 @final
 class Run(Generic[T]):
-    """The numbers from `first` on, before `end`."""
+    """The numbers from `first` up to, but not including, `end`, and their owner `value`."""
 
     def __init__(self, first: i64, end: i64, value: T) -> None:
         self.first: i64 = first
@@ -20,7 +20,7 @@ class Run(Generic[T]):
 
 @final
 class Runs(Generic[T]):
-    """Runs that do not overlap. Asked in rising order, as entries are found, each answer costs next to nothing."""
+    """Runs that do not overlap. `find` is fast if it is called with rising numbers, as entries are restored."""
 
     def __init__(self) -> None:
         self._runs: list[Run[T]] = []
@@ -33,7 +33,7 @@ class Runs(Generic[T]):
 
     @property
     def end(self) -> i64:
-        """Behind all of them."""
+        """The number after all runs; 0 without any."""
         end: i64 = 0
         for run in self._runs:
             end = max(end, run.end)

@@ -1,4 +1,4 @@
-"""What of a queue went to a reader that takes nothing: it is not sent to that reader again (amqp-1.0 part 3 §3.5.2)."""
+"""The entries that a browser was sent: a later link does not get them again (amqp-1.0 part 3 §3.5.2)."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -6,14 +6,14 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-# A reader sees a queue in order, so runs are few: what others took before it came is between them. Beyond so many the
-# two oldest become one, since what is between those has left the queue most likely.
+# A browser sees a queue in order, so there are few runs, with gaps where others took entries. Beyond this number the
+# two oldest runs become one, because the entries between them have most likely left the queue.
 _RUNS_MAX: Final = 1024
 
 
 @final
 class Seen:
-    """Numbers of the queue `queue_id`, in runs: each from one of `firsts` on, before the one of `ends`."""
+    """Sequence numbers of the queue `queue_id` as runs: each from one of `firsts` up to, but not including, its end."""
 
     def __init__(self, queue_id: int, firsts: list[int] | None = None, ends: list[int] | None = None) -> None:
         self.queue_id = queue_id
@@ -22,7 +22,7 @@ class Seen:
 
     @property
     def end(self) -> int:
-        """Behind all of them; 0 where there are none."""
+        """The number after all of them; 0 without any."""
         return self._ends[-1] if self._ends else 0
 
     def has(self, number: i64) -> bool:
@@ -65,13 +65,13 @@ class Seen:
             ends.insert(at, value + 1)
 
     def pass_over(self, end: i64) -> None:
-        """All before this number, where the order is strict."""
+        """Add all numbers before `end`, for a stream, whose order is strict."""
         if end > self.end:
             self._firsts = [0]
             self._ends = [int(end)]
 
     def without(self, numbers: Iterable[int]) -> "Seen":
-        """The others of them."""
+        """A copy without these numbers."""
         firsts: list[int] = []
         ends: list[int] = []
         missing = sorted(numbers)

@@ -1,4 +1,4 @@
-"""Whose the numbers of a queue are at start-up: notes of leases, termini and stages say so before its entries come."""
+"""Owners of a queue's sequence numbers at start-up: leases, termini and stages set them before entries are restored."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, final
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 @trait
 class EntryHolder:
-    """Keeps acquired entries of a queue for a client that may come back for them."""
+    """An object that keeps acquired entries of a queue for a client that may come back for them."""
 
     @abstractmethod
     def queue_gone(self, queue: "Queue") -> None:
-        """The queue is deleted: settle what is held of it."""
+        """Settle the entries held of a queue that is deleted."""
 
     @abstractmethod
     def claimed(self, queue: "Queue", entry: Entry) -> None:
-        """At start-up: take an entry that was claimed from the queue."""
+        """At start-up: take an entry whose number was claimed."""
 
 
 @trait
 class SequenceReservation:
-    """Has reserved numbers of a queue, for messages that come to it later."""
+    """An object that has reserved numbers of a queue, for messages that come later."""
 
     @abstractmethod
     def found(self, entry: Entry) -> None:
@@ -36,18 +36,18 @@ class SequenceReservation:
 
 @final
 class SequenceOwners:
-    """The numbers that are claimed by holders of acquired entries, and those that are reserved."""
+    """The numbers that holders of acquired entries claim, and the reserved ones."""
 
     def __init__(self) -> None:
         self._claims: Runs[EntryHolder] = Runs()
         self._reservations: Runs[SequenceReservation] = Runs()
 
     def claim(self, first: i64, count: i64, holder: EntryHolder) -> None:
-        """The entries with these numbers are acquired, and go to their holder."""
+        """Claim `count` numbers from `first` on: their entries are acquired, and go to the holder."""
         self._claims.add(first, count, holder)
 
     def reserve(self, first: i64, count: i64, reservation: SequenceReservation) -> None:
-        """These numbers are reserved, and no other message gets one of them."""
+        """Reserve `count` numbers from `first` on: no other message gets one of them."""
         self._reservations.add(first, count, reservation)
 
     def holder_of(self, seq: i64) -> EntryHolder | None:
@@ -60,5 +60,5 @@ class SequenceOwners:
 
     @property
     def end(self) -> i64:
-        """The number behind all of these: notes speak of them, whether their messages were kept or not."""
+        """The number after all of these, whether their messages were stored or not."""
         return max(self._claims.end, self._reservations.end)

@@ -1,4 +1,4 @@
-"""What a queue's arguments and policies come to, decoded once: arguments by their x- names in, typed values out."""
+"""The settings of a queue: typed values of its arguments (by x- names) combined with policies, decoded once."""
 
 from typing import Final, final
 
@@ -13,15 +13,15 @@ REJECT_PUBLISH_DLX: Final = "reject-publish-dlx"
 
 # RabbitMQ 4's default for quorum queues.
 _QUORUM_DELIVERY_LIMIT: Final = 20
-# Smaller segments of a stream would be a file for every few messages.
+# The minimum segment size of a stream: smaller ones would make a file for every few messages.
 _SEGMENT_MIN_BYTES: Final = 4_096
 
 
 @final
 class QueueSettings:
-    """Typed values of the arguments that work on a queue; -1 is "no limit" for every number.
+    """Typed values of the arguments that work on a queue. For every number, -1 means that it is not set.
 
-    The table has passed `check_queue_arguments`, or comes from a policy that was checked as strictly.
+    The table must have passed `check_queue_arguments`, or come from a policy that was checked as strictly.
     """
 
     def __init__(self, table: Table, kind: str) -> None:
@@ -51,7 +51,7 @@ class QueueSettings:
         self.retry_multiplier: i64 = _number(table, "x-delayed-retry-multiplier")
         self.paused = table.get("x-paused") is True
         self.single_active = table.get("x-single-active-consumer") is True
-        # Streams have these.
+        # Settings of streams.
         self.max_age_ms: i64 = _age(table, "x-max-age")
         segment = _number(table, "x-stream-max-segment-size-bytes")
         self.segment_bytes: i64 = 0 if segment < 0 else max(segment, _SEGMENT_MIN_BYTES)

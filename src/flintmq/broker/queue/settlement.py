@@ -1,16 +1,16 @@
-"""How a consumer can be done with a message (amqp-1.0 §3.4): whatever protocol it speaks, it comes to one of these.
+"""Outcomes of deliveries, for all protocols (amqp-1.0 §3.4).
 
 - accepted: the message leaves the queue;
-- rejected: it goes to the dead letters, or is dropped where there are none. AMQP 0-9-1's reject without requeue;
-- released: it goes back to its place, as if it had never been taken but for the sign that it was (`redelivered`);
-- modified: it goes back too. With `delivery_failed` this was a failure of the consumer, and is counted: AMQP 0-9-1's
-  requeue, and what its recover and the end of its channels come to, as with RabbitMQ. With `undeliverable_here` the
-  consumers of this context do not get it again, for as long as there is this context;
-- discarded: modified with `undeliverable_here` as RabbitMQ means it: as rejected, but that it counts as a failure only
+- rejected: it is dead-lettered, or dropped without a dead letter exchange. AMQP 0-9-1: reject without requeue;
+- released: it returns to its place, unchanged but for the flag `redelivered`;
+- modified: it returns to its place. With `delivery_failed` this counts as a failure of the consumer. AMQP 0-9-1:
+  requeue, recover, and the end of a channel, as in RabbitMQ. With `undeliverable_here` consumers of this context do not
+  get it again as long as the context exists;
+- discarded: RabbitMQ's meaning of modified with `undeliverable_here`: like rejected, but it counts as a failure only
   with `delivery_failed`.
 
-What is counted is the message's delivery-count (x-delivery-count in AMQP 0-9-1), and counts towards a queue's delivery
-limit. A message that is released, or modified without `delivery_failed`, can come back for ever.
+Failures increase the delivery-count of the message (x-delivery-count in AMQP 0-9-1), which the delivery limit of a
+queue restricts. A message that is released, or modified without `delivery_failed`, can come back for ever.
 """
 
 from typing import Final, final
@@ -30,7 +30,7 @@ _DISCARD: Final = 4
 
 @final
 class Outcome:
-    """`annotations` are what a consumer adds to the message, by names and in values the message's codec understands."""
+    """An outcome. `annotations` are added to the message; their names and values are those of the message's codec."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Outcome:
         self.annotations = annotations
 
     def makes_dead_letter(self, queue: Queue, entry: Entry) -> bool:
-        """Whether the entry becomes a dead letter by it."""
+        """Whether this outcome makes the entry a dead letter."""
         settings = queue.settings
         if settings.dead_letter_exchange is None or self.kind == _ACCEPT:
             return False
@@ -54,7 +54,7 @@ class Outcome:
         )
 
     def apply(self, queue: Queue, entry: Entry, context: object | None) -> None:
-        """Settle an acquired entry. `context` is that of the consumer, which `undeliverable_here` is about."""
+        """Settle an acquired entry. `context` is that of its consumer, for `undeliverable_here`."""
         if self.kind == _ACCEPT:
             queue.settle(entry)
         elif self.kind == _REJECT:
@@ -79,7 +79,7 @@ class Outcome:
 ACCEPTED: Final = Outcome(_ACCEPT)
 REJECTED: Final = Outcome(_REJECT)
 RELEASED: Final = Outcome(_RELEASE)
-# The consumer has failed with the message.
+# The consumer has failed to handle the message.
 FAILED: Final = Outcome(_MODIFY, True)
 
 
@@ -92,7 +92,7 @@ def discarded(delivery_failed: bool, annotations: Table | None = None) -> Outcom
 
 
 def _annotated(message: Message, annotations: Table) -> Message:
-    """Routed by now, so that what it asks of a queue stays what it was."""
+    """Add annotations to a message. Its options stay the same, because it is already routed."""
     codec = message.codec
     return Message(
         message.address,

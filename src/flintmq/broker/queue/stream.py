@@ -1,4 +1,4 @@
-"""The stream queue: a log by offset that any number of consumers read, each from where it likes."""
+"""The stream queue: a log by offset that any number of consumers read, each from an offset of its choice."""
 
 from typing import Final, final
 
@@ -16,27 +16,29 @@ from flintmq.broker.queue.reader import Reader, stream_filter
 from flintmq.broker.tick import DurableReader, Tick
 from flintmq.broker.timers import Timed
 
-# Bytes that a consumer reads ahead of what it gets: a thousand of them hold 32 MiB, and one that reads all of a stream
-# asks the disk 32 times for a megabyte.
+# Bytes that are read ahead for a consumer: a thousand consumers hold 32 MiB, and a consumer that reads a whole stream
+# needs 32 reads per megabyte.
 _AHEAD_BYTES: Final = 32 * 1024
-# Ages of messages are looked at when a file is begun, and this often beside that: a twentieth of the age, within these.
+# Retention by age is applied when a segment file is begun, and also at intervals of a twentieth of the maximum age,
+# within these limits.
 _AGE_PARTS: Final = 20
 _AGE_CHECK_MIN_MS: Final = 1_000
 _AGE_CHECK_MAX_MS: Final = 60_000
-# The pause while there is more to remove than goes at once: removing takes the disk some tens of milliseconds.
+# The pause between removals while there is more to remove: each takes some tens of milliseconds.
 _RETIRE_PAUSE_MS: Final = 200
-# Nobody waits for a place to be kept. A crash within this time delivers once more what was acknowledged in it.
+# The delay before the place of a reader is stored. After a crash, acknowledgements within this time are lost, and their
+# messages delivered again.
 _KEEP_MS: Final = 250
-# Behind all times there will be.
+# A time after all others.
 _FOREVER_MS: Final = 2**62
 
 
 @final
 class StreamQueue(Queue, DurableReader):
-    """Messages stay after delivery; settling one gives its consumer credit back, and moves its place on.
+    """A stream. Messages stay after delivery; settling one returns credit to its consumer, and advances its place.
 
-    Consumers remember offsets, so they get durable records only: the offset of one that a crash took would belong to
-    another message. An entry's `position` is the number of the reader that has it.
+    Consumers remember offsets, so they get only durable records: the offset of a message that a crash lost would later
+    belong to another one. The `position` of an entry is the number of the reader that has it.
     """
 
     keeps_all = True
@@ -54,17 +56,17 @@ class StreamQueue(Queue, DurableReader):
         super().__init__(queue_id, vhost, name, "stream", True, False, None, arguments, tick)
         self.log = log
         self._started_at: i64 = log.next_offset
-        # What was given out by ranges since the broker started: behind the furthest message, 0 for none, and when the
-        # last was (Unix time in ms). Who reads like that keeps the place elsewhere.
+        # Fetches of ranges since the broker started: the highest end offset, 0 for none, and the time of the last fetch
+        # (Unix time in ms). Their readers keep their places themselves.
         self.fetched_offset: i64 = 0
         self.fetched_ms: i64 = 0
         self._readers: list[Reader] = []
-        # Readers whose acknowledgements are noted, by their numbers.
+        # Readers whose acknowledgements are tracked, by their numbers.
         self._tracked: dict[int, Reader] = {}
         self._numbers = 0
         self._is_waiting = False
         self._definitions = definitions
-        # Offsets of readers that have a name, as the storage has them.
+        # The stored offsets of readers that have a name.
         self._places: dict[str, int] = {}
         self._keeping = _Keeping(self)
         self._retention = _Retention(self)
@@ -76,11 +78,11 @@ class StreamQueue(Queue, DurableReader):
         self.log.limit(StreamLimits(settings.max_bytes, settings.max_age_ms, settings.segment_bytes))
         self.tick.timers.cancel(self._retention)
         if settings.max_bytes >= 0 or settings.max_age_ms >= 0:
-            # Not at once: at start-up, a policy may be about to ask for more than the argument does.
+            # Retention waits: at start-up, a policy with a larger limit may follow.
             self.tick.timers.at(self.tick.now_ms + 1, self._retention)
 
     def retire(self, now_ms: i64) -> None:
-        """Let go of what is too old, or too much, and look again in time."""
+        """Remove segments that exceed the limits of age or size, and schedule the next check."""
         self.log.retire(now_ms)
         pause: i64 = 0
         if self.settings.max_age_ms >= 0:
@@ -108,11 +110,11 @@ class StreamQueue(Queue, DurableReader):
 
     @property
     def ready_bytes(self) -> int:
-        """What its files take: of how much the bodies have of that, nobody keeps count."""
+        """The size of the files, because the bytes of bodies are not counted."""
         return self.log.size_bytes
 
     def fetched(self, end: i64, count: i64) -> None:
-        """So many messages before this offset were given to somebody who settles nothing."""
+        """Count a fetch of `count` messages that ended before the offset `end`."""
         self.delivered_no_ack += count
         self.fetched_offset = max(self.fetched_offset, end)
         self.fetched_ms = self.tick.now_ms
@@ -121,20 +123,20 @@ class StreamQueue(Queue, DurableReader):
         raise self._unsupported("basic.get not supported by stream queues")
 
     def settle(self, entry: Entry) -> None:
-        """The log keeps it."""
+        """Count an acknowledgement, and advance the place of its reader. The log keeps the message."""
         self.acked += 1
         self.unacked -= 1
         if self._tracked:
             self._note(entry)
 
     def reject(self, entry: Entry) -> None:
-        """The log keeps it, and its reader is done with it."""
+        """Advance the place of the entry's reader. The log keeps the message."""
         self.unacked -= 1
         if self._tracked:
             self._note(entry)
 
     def requeue(self, entries: list[Entry]) -> None:
-        """The log still has them, and a consumer that wants them again subscribes at their offset."""
+        """Note that entries were returned. A consumer gets them again by subscribing at their offset."""
         self.unacked -= len(entries)
         for entry in entries:
             reader = self._tracked.get(entry.position)
@@ -156,7 +158,7 @@ class StreamQueue(Queue, DurableReader):
         return NotImplementedHere(f"{what} queue '{self.name}' in vhost '{self.vhost}'")
 
     def discard(self) -> None:
-        """The log's files go with it."""
+        """Forget all readers. The caller deletes the files of the log."""
         self._readers = []
         self._tracked = {}
         self.tick.timers.cancel(self._retention)
@@ -171,7 +173,7 @@ class StreamQueue(Queue, DurableReader):
     # -- places of readers --------------------------------------------------------------------------------------
 
     def restore_place(self, place: ReaderOffset) -> None:
-        """At start-up: where a reader was."""
+        """At start-up: restore the place of a reader."""
         self._places[place.reader] = place.offset
 
     def _keep_soon(self, reader: Reader) -> None:
@@ -179,12 +181,12 @@ class StreamQueue(Queue, DurableReader):
             self.tick.timers.at(self.tick.now_ms + _KEEP_MS, self._keeping)
 
     def keep_places(self) -> None:
-        """Have the storage keep where readers are that have moved since."""
+        """Store the places of all readers that have moved."""
         for reader in self._tracked.values():
             self._keep(reader)
 
     def _keep(self, reader: Reader) -> None:
-        # One that looks for a time has no place yet that would say so.
+        # While a reader still looks for its start time, its place would not say that.
         if not reader.is_unkept or not reader.name or not reader.is_active or reader.since_ms != 0:
             return
         reader.is_unkept = False
@@ -218,7 +220,7 @@ class StreamQueue(Queue, DurableReader):
         if self.settings.single_active or name:
             reader.group = "" if self.settings.single_active else name
             reader.tracks = True
-            # Its first offset is kept too: it is to come back there, whatever is published meanwhile.
+            # The first offset is stored, too, so that the reader comes back there whatever is published meanwhile.
             reader.is_unkept = True
             reader.is_active = not any(other.group == reader.group for other in self._readers)
             self._tracked[reader.number] = reader
@@ -238,7 +240,7 @@ class StreamQueue(Queue, DurableReader):
                 break
 
     def _follow(self, ended: Reader) -> None:
-        """The next one in line goes on behind what the one before has acknowledged, wherever it asked to begin."""
+        """Activate the next reader of the group. It goes on at the place of `ended`, wherever it asked to begin."""
         for reader in self._readers:
             if reader.group == ended.group:
                 reader.is_active = True
@@ -251,7 +253,10 @@ class StreamQueue(Queue, DurableReader):
                 break
 
     def _start(self, wanted: object) -> tuple[int, int]:
-        """The offset to begin at, and the time from which messages count there; the argument has been checked."""
+        """The offset to begin at, and the time before which messages there are skipped (Unix time in ms; 0: none).
+
+        `wanted` is a checked value of x-stream-offset.
+        """
         log = self.log
         if wanted == "first":
             return log.first_offset, 0
@@ -274,17 +279,17 @@ class StreamQueue(Queue, DurableReader):
 
     @property
     def places(self) -> dict[str, int]:
-        """Where readers are that have a name, whether they read now or not, as far as it is kept."""
+        """The stored places of readers with a name, whether they are subscribed now or not."""
         return dict(self._places)
 
     @property
     def lag(self) -> int:
-        """How far the last of its readers is behind the end; 0 without one."""
+        """How many messages the slowest reader is behind the end; 0 without readers."""
         end = self.log.next_offset
         return max([end - int(reader.cursor.offset) for reader in self._readers], default=0)
 
     def available_to(self, consumer: Consumer) -> int:
-        """What is behind its reader: messages before are there, and not for it."""
+        """The number of messages from the reader's offset on; it does not get earlier ones."""
         for reader in self._readers:
             if reader.consumer is consumer:
                 behind = self.log.next_offset - int(reader.cursor.offset)
@@ -307,7 +312,7 @@ class StreamQueue(Queue, DurableReader):
         return more
 
     def synced(self) -> None:
-        """More may be durable now."""
+        """Have the stream dispatched, because more messages may be durable."""
         self._is_waiting = False
         self.touch()
 
@@ -326,7 +331,7 @@ class StreamQueue(Queue, DurableReader):
                     consumer.failed(error)
                     return False
                 if message is None:
-                    # It may have come far, passing over what is not wanted.
+                    # The reader may have moved far, skipping messages that it does not want.
                     reader.is_unkept = reader.tracks
                     return cursor.has_more
                 burst -= 1
@@ -346,7 +351,7 @@ class StreamQueue(Queue, DurableReader):
             self.unacked += 1
             consumer.deliver(self, entry)
             if entry.state == UNSENDABLE:
-                # The stream keeps it all the same, and its reader goes on behind it.
+                # The stream keeps the message, and the reader skips it.
                 self.delivered -= 1
                 self.discard_unsendable(entry)
         return burst <= 0
@@ -354,7 +359,7 @@ class StreamQueue(Queue, DurableReader):
 
 @final
 class _Keeping(Timed):
-    """When the places of a stream's readers are kept next."""
+    """The timer that stores the places of a stream's readers."""
 
     def __init__(self, stream: StreamQueue) -> None:
         super().__init__()
@@ -366,7 +371,7 @@ class _Keeping(Timed):
 
 @final
 class _Retention(Timed):
-    """When what a stream keeps is looked at next."""
+    """The timer that applies the retention of a stream."""
 
     def __init__(self, stream: StreamQueue) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Messages that leave one queue for others, chosen by whoever looks at them: on one side or the other, crash or not."""
+"""Moves chosen messages from one queue to others. After a crash each is on one side or the other."""
 
 from collections.abc import Callable
 
@@ -10,14 +10,14 @@ from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.peek import Peek, remove_peeked
 from flintmq.broker.queue.publishing import TURNED_AWAY, put
 
-# The message to put on queues in place of an entry, and these queues; None if the entry stays.
+# Returns the message to put on other queues in place of an entry, and these queues; None if the entry stays.
 Plan = Callable[[Entry], tuple[Message, list[Queue]] | None]
 
 
 def move(queue: EntryQueue, peeked: Peek, plan: Plan, journal: Journal) -> tuple[int, int]:
-    """Move what is planned of the last peek, as one group of the journal.
+    """Move the entries of the last peek for which `plan` returns targets, as one group of the journal.
 
-    Returns how many left the queue, and how many stayed because a queue they were to go to has no room.
+    Returns how many left the queue, and how many stayed because a target queue has no room.
     """
     leaving: list[Entry] = []
     refused = 0
@@ -28,7 +28,7 @@ def move(queue: EntryQueue, peeked: Peek, plan: Plan, journal: Journal) -> tuple
             if planned is None:
                 continue
             message, targets = planned
-            # A queue that drops its oldest would lose one for each that comes.
+            # A full queue with drop-head would lose one message for each that comes.
             if (
                 all(has_free_room(target, message) for target in targets)
                 and put(targets, message, journal) != TURNED_AWAY

@@ -1,4 +1,4 @@
-"""Which messages of a queue nobody has had yet, for a broker that stops and will want to know."""
+"""Finds the messages of a queue that were never delivered, to note them in the journal when the broker stops."""
 
 from typing import Final, final
 
@@ -9,20 +9,20 @@ from flintmq.broker.message import READY, Entry
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ready import Fifo, Ready
 
-# How many pages of one queue are read because they do not say it themselves: half a millisecond each.
+# At most this many mixed pages of a queue are read; each takes half a millisecond.
 READ_PAGES_MAX: Final = 256
 
 
 @final
 class Undelivered:
-    """Collects sequence numbers as runs: `runs` is the first and the length of each, in order.
+    """Collects the sequence numbers of undelivered entries: `runs` has the first and the length of each run, in order.
 
-    At most `pages_max` pages are read. What is in others counts as delivered, which is always right to say.
+    At most `pages_max` pages are read. The entries of others count as delivered, which is always safe.
     """
 
     def __init__(self, store: Ready, pages_max: int = READ_PAGES_MAX) -> None:
         self.runs: list[int] = []
-        # The first of each run, and the one behind its last.
+        # The first number of each run, and the one after its last.
         self._found: list[tuple[int, int]] = []
         self._first: i64 = 0
         self._end: i64 = 0
@@ -52,7 +52,7 @@ class Undelivered:
                     for entry in paging.read(page):
                         self._look_at(entry)
                 except InternalError:
-                    # A start reads the journal, and may find what this page no longer has.
+                    # The next start reads the journal, which may still have the entries of this page.
                     continue
 
     def _add(self, first: i64, count: i64) -> None:
@@ -79,7 +79,7 @@ class Undelivered:
 
 
 def note_undelivered(queue: EntryQueue) -> None:
-    """Tell the journal which messages of the queue nobody has had: the broker stops, and nobody consumes any more."""
+    """Note in the journal which messages of a queue were never delivered. All consumers must have ended."""
     if queue.survives:
         runs = Undelivered(queue.store).runs
         if runs:

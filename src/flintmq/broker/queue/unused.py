@@ -1,4 +1,4 @@
-"""Queues that end when nobody used them for a time (x-expires): no consumer, no basic.get, no declaration."""
+"""Deletion of unused queues (x-expires): for that time there was no consumer, no basic.get, and no declaration."""
 
 from typing import TYPE_CHECKING, final
 
@@ -17,7 +17,7 @@ class Unused(Timed):
         self._queue = queue
 
     def watch(self) -> None:
-        """The queue's setting is new, or it was used."""
+        """Schedule the next check: the setting of the queue changed, or it was used."""
         queue = self._queue
         if queue.settings.expires_ms >= 0 and not queue.gone:
             queue.tick.timers.at(queue.used_ms + queue.settings.expires_ms, self)
