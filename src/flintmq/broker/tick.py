@@ -1,4 +1,4 @@
-"""The tick: what all queues of a broker share, its time and the work that is left to do before it ends."""
+"""The tick: the state that all queues of a broker share, with its time and the work to do before its end."""
 
 from abc import abstractmethod
 from collections import deque
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from flintmq.broker.queue.base import Queue
     from flintmq.broker.tap import Tap
 
-# Why a message was dead-lettered, as x-death says it (RabbitMQ).
+# Reasons for dead-lettering, as in x-death (RabbitMQ).
 REJECTED: Final = "rejected"
 EXPIRED: Final = "expired"
 MAXLEN: Final = "maxlen"
 DELIVERY_LIMIT: Final = "delivery_limit"
-# No frame can hold it: it was stored by a release that let in longer names or properties.
+# No frame can hold the message: an earlier release accepted longer names or properties.
 OVERSIZED: Final = "oversized"
-# The strict dialect's own.
+# The queue was deleted (dialect strict only).
 DELETED: Final = "deleted"
 
 
@@ -34,20 +34,20 @@ class SteppedWork:
 
     @abstractmethod
     def step(self, most: i64) -> bool:
-        """Do at most so many units of it: messages, or names. Returns whether some is left for the next tick."""
+        """Do at most `most` units of the work: messages, or names. Returns whether some is left for the next tick."""
 
 
 @trait
 class DeferredWork:
-    """Work that belongs directly behind the tick's batch, before anything else is written."""
+    """Work that must be done directly after the tick's batch, before anything else is written."""
 
     @abstractmethod
     def plan(self, offsets: dict[int, int]) -> None:
-        """Write down what will be done. `offsets` has the next offset of each stream, by its id, and is advanced."""
+        """Record the work in the batch. `offsets` has the next offset of each stream by its id, and is advanced."""
 
     @abstractmethod
     def run(self) -> None:
-        """Do it: the batch has been handed over."""
+        """Do the work, after the batch was handed to the storage."""
 
 
 @trait
@@ -56,12 +56,12 @@ class DurableReader:
 
     @abstractmethod
     def synced(self) -> None:
-        """More records may be durable now."""
+        """Have the queue dispatched, because more records may be durable."""
 
 
 @trait
 class QueueEnding:
-    """A reason why a queue may end by itself."""
+    """A rule by which the broker may delete a queue."""
 
     @property
     @abstractmethod
@@ -71,14 +71,14 @@ class QueueEnding:
     @property
     @abstractmethod
     def ended_queue(self) -> "Queue":
-        """The queue that is removed if so."""
+        """The queue that is removed once `is_over`."""
 
 
 @final
 class DeadLetter:
-    """An entry that its queue gave up, and that is to be published to the queue's dead letter exchange.
+    """An entry that is to be published to the dead letter exchange of its queue.
 
-    `taken` are the queues that have it already, where others have not.
+    `taken` are the queues that have taken it already, if others have refused it.
     """
 
     def __init__(self, queue: "Queue", entry: Entry, reason: str) -> None:
@@ -95,47 +95,47 @@ class DeadLetter:
 
 @final
 class Tick:
-    """`now_ms` is the time of the input that is being handled (Unix time); the server sets it from its clock."""
+    """The state of a tick. `now_ms` is the time of the input being handled (Unix time), which the server sets."""
 
     def __init__(self) -> None:
         self.now_ms: i64 = 0
-        # Why publishers have to wait ("low on memory"); empty while they need not.
+        # The reason why publishers must wait ("low on memory"); empty while they need not.
         self.alarm = ""
         self.timers = Timers()
-        # What all transactions hold that are neither committed nor rolled back.
+        # The bytes that all open transactions hold.
         self.staged = Budget()
-        # Parts of messages whose senders are not there.
+        # Parts of messages on suspended links.
         self.partial_messages = PartialMessages()
-        # When queues have messages that expire. What is due at the same time goes first, so that what becomes ready by
-        # it can still be delivered.
+        # Timers for messages that expire. Other timers that are due at the same time run first, so that messages which
+        # these make ready can still be delivered.
         self.expiries = Timers()
-        # Where queues put what is far from its turn; None: it stays with them.
+        # The storage of pages, into which queues pack entries far from their turn; None: they stay in memory.
         self.pages: Pages | None = None
-        # Queues that may have something for their consumers.
+        # Queues that may have messages for their consumers.
         self.ready: list[Queue] = []
-        # Those that go before: there is more now of what their consumers share, and they take turns at it.
+        # Queues that are dispatched before these, in order, because their consumers share room that has become free.
         self.in_turn: list[Queue] = []
-        # Stages with messages that are on their way to their queues, or to be discarded.
+        # Stages with messages that are to be moved to their queues, or to be discarded.
         self.stages: list[SteppedWork] = []
-        # Messages that are appended to streams directly behind this tick's batch.
+        # Messages that are appended to streams directly after this tick's batch.
         self.deferred: list[DeferredWork] = []
-        # At start-up: whether some of them may have been appended already.
+        # At start-up: whether some of these may have been appended already.
         self.has_appended = False
         # Streams with consumers that wait for records to become durable.
         self.unsynced: list[DurableReader] = []
-        # Queues that nobody has used for as long as they were declared to wait: to be removed.
+        # Queues that are to be removed because they were unused for the time of x-expires.
         self.unused: list[Queue] = []
-        # Reasons for queues to end by themselves that may hold by now.
+        # Queues with a lifetime policy that may have ended.
         self.ended: list[QueueEnding] = []
-        # Queues whose arguments a message changed: to be worked out with policies, and kept.
+        # Queues whose arguments a message changed: they are combined with policies, and stored.
         self.rearranged: dict[Queue, None] = {}
-        # Changes of policies that not all queues and exchanges were compared with yet.
+        # Changes of policies that are not applied to all queues and exchanges yet.
         self.policy_changes: deque[SteppedWork] = deque()
         self.dead_letters: deque[DeadLetter] = deque()
-        # Letters of messages that no queue took: their publishers are answered when this tick's batch is durable.
+        # Dead letters of messages that a full queue did not take: they go with this tick's batch, before confirms.
         self.discarded: deque[DeadLetter] = deque()
         self.churn = Churn()
-        # Sees what is published and delivered, while somebody traces messages.
+        # The tap that sees published and delivered messages; None while nothing is traced.
         self.tap: Tap | None = None
-        # Queues that refused dead letters, and that something has left since.
+        # Queues that refused dead letters, and that an entry has left since.
         self.roomy: deque[Queue] = deque()
