@@ -1,11 +1,11 @@
-"""Events of the audit log: a user changed a definition, or was refused to."""
+"""Events of the audit log: a user changed a definition, or was not permitted to."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class AuditEvent:
-    """`interface` is "amqp 0-9-1", "amqp 1.0", "http" or "cli". `name` is the object of the action.
+    """A user's action. `interface` is "amqp 0-9-1", "amqp 1.0", "http" or "cli"; `name` is the object of the action.
 
     `refusal` is the reason for which the action was refused; empty if it was done.
     """

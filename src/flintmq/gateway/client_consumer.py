@@ -1,4 +1,4 @@
-"""The conditions that a client sets on what its consumer gets, for both protocols."""
+"""The base of consumers of both protocols, with the conditions that a client sets on its messages."""
 
 from mypy_extensions import i64
 
@@ -10,7 +10,7 @@ from flintmq.broker.selector.filter import Filter
 
 
 class ClientConsumer(Consumer):
-    """A consumer whose client is the connection with the number `origin`."""
+    """A consumer of the connection with the number `origin`."""
 
     def __init__(self, tag: str, no_ack: bool, exclusive: bool, origin: i64) -> None:
         super().__init__(tag, no_ack, exclusive)
@@ -26,7 +26,7 @@ class ClientConsumer(Consumer):
         self.matching_cost = 0 if condition is None else condition.cost
 
     def search_units(self, queue: Queue) -> i64:
-        """What it costs to look through a queue for the messages of this consumer, in units of work."""
+        """The units of work for searching a queue for messages of this consumer."""
         return queue.message_count // BROWSED_ENTRIES_PER_UNIT if self.is_filtered else 0
 
     def matches(self, message: Message) -> bool:

@@ -17,7 +17,7 @@ from flintmq.base.errors import AmqpError, InternalError
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PendingReply:
-    """Something to send once everything that came before it is durable."""
+    """A reply to send once everything that came before it is durable."""
 
     @abstractmethod
     def send(self) -> None: ...
@@ -41,7 +41,7 @@ class DurabilityWaiter:
 
     Its life: `add` takes replies during a tick; `end_tick` sends them, or has them wait for the batch of this tick;
     `on_durable` sends those whose batches are durable; `on_failure` fails all; `close` forgets all. `disconnect` ends
-    the connection of the client after a fault of ours.
+    the connection of the client after a fault of the broker.
     """
 
     def __init__(self, queue: "DurabilityQueue", disconnect: Callable[[AmqpError], None]) -> None:
@@ -53,7 +53,7 @@ class DurabilityWaiter:
         self._added: list[PendingReply] = []
         # Replies of earlier ticks, by rising batch.
         self._pending: deque[_Pending] = deque()
-        # Work for the end of this tick, whatever is durable by then.
+        # Replies for the end of this tick, whatever is durable by then.
         self._at_end: list[PendingReply] = []
 
     def touch(self) -> None:
@@ -63,12 +63,12 @@ class DurabilityWaiter:
             self._queue.activate(self)
 
     def add(self, reply: PendingReply) -> None:
-        """Send this once all that came before it is durable."""
+        """Send a reply once everything that came before it is durable."""
         self._added.append(reply)
         self.touch()
 
     def at_end(self, reply: PendingReply) -> None:
-        """Send this at the end of the tick, whatever is durable by then; also when the client goes before that."""
+        """Send a reply at the end of the tick, whatever is durable by then, even if the client is gone before."""
         self._at_end.append(reply)
         self.touch()
 
@@ -80,7 +80,10 @@ class DurabilityWaiter:
                 reply.send()
 
     def end_tick(self, batch: int, durable: int) -> bool:
-        """All that came in this tick is durable with `batch`; returns whether a reply has to wait for a batch."""
+        """End the tick: what came in it becomes durable with `batch`, and batches up to `durable` already are.
+
+        Returns whether a reply has to wait for a batch.
+        """
         self.is_active = False
         if self.is_closed:
             return False
@@ -90,7 +93,7 @@ class DurabilityWaiter:
         return must_wait
 
     def release(self, batch: int, durable: int, needs_disk: bool) -> bool:
-        """Send the replies of this tick or have them wait; `needs_disk`: they depend on something of this tick.
+        """Send the replies of this tick, or have them wait. `needs_disk`: they depend on a record of this tick.
 
         Returns whether any reply waits now.
         """
@@ -102,7 +105,7 @@ class DurabilityWaiter:
                 for reply in added:
                     reply.send()
                 return False
-            # Behind the last one that waits.
+            # The replies wait for the batch of the last waiting one, to keep their order.
             batch = pending[-1].batch
         for reply in added:
             pending.append(_Pending(batch, reply))
@@ -127,12 +130,12 @@ class DurabilityWaiter:
         self.flush()
 
     def on_fault(self, error: Exception) -> None:
-        """A reply raised: that costs this client its connection, and nobody else's."""
+        """A reply raised an error: close the connection of this client only."""
         self.is_active = False
         self._disconnect(InternalError(f"{type(error).__name__} while answering; see the broker log"))
 
     def take(self) -> list[PendingReply]:
-        """All replies that wait, in their order; none is kept here."""
+        """Remove and return all replies that wait, in order."""
         replies = [pending.reply for pending in self._pending] + self._added
         self.forget()
         return replies
@@ -142,39 +145,39 @@ class DurabilityWaiter:
         self._pending.clear()
 
     def close(self) -> None:
-        """The client is gone: nothing is sent to it any more."""
+        """Forget all replies, because the client is gone; only those of `at_end` are still sent."""
         self.is_closed = True
         self.forget()
         self.send_at_end()
 
     def flush(self) -> None:
-        """Several replies were sent: one write for all of them, where a subclass collects what they say."""
+        """Write collected output after several replies, in subclasses that collect it."""
 
 
 @final
 class DurabilityQueue:
-    """All waiters of a node, and what the end of a tick and the progress of the storage mean to them.
+    """All waiters of a node: tells them of the end of each tick, and of the progress of the storage.
 
-    `report` is called with faults of ours that a reply raised.
+    `report` is called with errors that replies raised.
     """
 
     def __init__(self, report: Callable[[Exception], None]) -> None:
         self._report = report
-        # Waiters with something new in this tick.
+        # Waiters with replies of this tick.
         self._active: list[DurabilityWaiter] = []
         # Waiters with replies that wait for a batch.
         self._waiting: dict[DurabilityWaiter, None] = {}
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody waits to learn whether something became durable."""
+        """Whether no reply waits for a batch."""
         return not self._waiting and not self._active
 
     def activate(self, waiter: DurabilityWaiter) -> None:
         self._active.append(waiter)
 
     def end_tick(self, batch: int, durable: int) -> None:
-        """The changes of this tick were handed over as `batch`; the disk has all batches up to `durable`."""
+        """End the tick: its changes are in `batch`, and the disk has all batches up to `durable`."""
         active = self._active
         if not active:
             return
@@ -187,7 +190,7 @@ class DurabilityQueue:
                 self._at_fault(waiter, error)
 
     def on_durable(self, durable: int) -> None:
-        """The disk has all batches up to this one."""
+        """Send the replies that waited for batches up to `durable`, which are on the disk."""
         for waiter in list(self._waiting):
             try:
                 if not waiter.on_durable(durable):
@@ -208,6 +211,6 @@ class DurabilityQueue:
                 self._at_fault(waiter, error)
 
     def _at_fault(self, waiter: DurabilityWaiter, error: Exception) -> None:
-        """The waiters behind this one must not have to wait for ever."""
+        """Report an error of a waiter, and end that waiter, so that the others still get their replies."""
         self._report(error)
         waiter.on_fault(error)

@@ -1,4 +1,4 @@
-"""The end of a token, which is the end of the connection that was opened with it, unless a newer one came before."""
+"""Expiry of tokens: a connection is closed when its token expires, unless a newer token came before."""
 
 from collections.abc import Callable
 from typing import final
@@ -12,7 +12,7 @@ from flintmq.gateway.login import Login
 
 @final
 class Expiry(Timed):
-    """Costs nothing to those who logged in without a token. `fail` closes the connection."""
+    """Closes a connection with `fail` when its token expires. It does nothing for logins without a token."""
 
     def __init__(self, login: Login, timers: Timers, fail: Callable[[AmqpError], None]) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class Expiry(Timed):
         self._fail = fail
 
     def wait(self) -> None:
-        """The token that counts now is good until then."""
+        """Set the timer to the expiry of the present token, if there is one."""
         bearer = self._login.bearer
         if bearer is not None:
             self._timers.cancel(self)

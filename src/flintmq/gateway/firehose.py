@@ -1,7 +1,7 @@
-"""The firehose: copies of all that is published to, and delivered from, a virtual host (RabbitMQ's).
+"""The firehose: copies of all messages that are published and delivered in a virtual host (RabbitMQ).
 
-Copies go to the exchange amq.rabbitmq.trace, by the keys publish.<exchange> and deliver.<queue>, with what there is to
-say of the message in their headers.
+Copies are published to the exchange amq.rabbitmq.trace with the keys publish.<exchange> and deliver.<queue>. Their
+headers describe the message.
 """
 
 from typing import Final, final
@@ -44,7 +44,7 @@ class Firehose(Tap):
             self._copy(client, entry.message, f"deliver.{queue.name}", {"redelivered": int(entry.redelivered)})
 
     def _is_wanted(self, name: str, message: Message) -> bool:
-        """Whether a copy would go anywhere; copies are not copied."""
+        """Whether the virtual host is traced and a queue is bound. Copies themselves are not copied."""
         vhost = self._broker.vhosts.get(name)
         if vhost is None or not vhost.traced or message.address.exchange == TRACE_EXCHANGE:
             return False
@@ -57,7 +57,7 @@ class Firehose(Tap):
         try:
             decoded = decode_properties(properties)
         except SyntaxFault:
-            # Its publisher's own affair: nobody had to read the headers until now.
+            # The publisher sent malformed headers, which the broker did not have to read until now.
             decoded = Properties()
         address = message.address
         headers: Table = {
@@ -74,7 +74,7 @@ class Firehose(Tap):
         try:
             encoded = encode_properties(Properties(headers=headers))
         except LocalProtocolError:
-            # All of it together is too deep for a table; the rest is names and numbers.
+            # The properties are nested too deeply for a further table; the other headers are names and numbers.
             del headers["properties"]
             encoded = encode_properties(Properties(headers=headers))
         copy = Message(Address(TRACE_EXCHANGE, _cut(key)), CODEC_091, encoded, body, TRANSIENT, self._broker.now_ms)
@@ -97,13 +97,13 @@ def _routing_keys(message: Message, headers: Table) -> list[object]:
     keys: list[object] = [message.address.routing_key]
     for more in (headers.get("CC"), message.options.hidden_keys):
         if isinstance(more, list):
-            # Values that are no strings were no routing keys.
+            # Values that are not strings were not used as routing keys.
             keys += [key for key in more if isinstance(key, str)]
     return keys[:TABLE_ENTRIES_MAX]
 
 
 def _cut(key: str) -> str:
-    """A name as long as may be leaves no room for what stands before it."""
+    """Cut a key to the length of a short string: with its prefix, the longest name would not fit."""
     return key.encode()[:SHORTSTR_MAX_BYTES].decode(errors="ignore")
 
 

@@ -1,4 +1,4 @@
-"""The gateway of a node: all its connections share the broker, the tick, and the queue of replies that wait."""
+"""The gateway of a node: its connections share the broker, the tick, and the queue of waiting replies."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -63,7 +63,7 @@ class Host:
 
     @abstractmethod
     def login_refused(self, peer: str, user: str, why: str) -> None:
-        """A login was refused. `user` is the name that the client gave, empty if it gave none."""
+        """Log that a login was refused. `user` is the name that the client gave, empty if it gave none."""
 
     @abstractmethod
     def internal_error(self, error: Exception) -> None:
@@ -82,10 +82,10 @@ class Host:
 
 @dataclass(frozen=True)
 class LoginPolicy:
-    """`mechanisms` are in the order of the offer. Anonymous clients are `anonymous_user`; if empty, they are refused.
+    """The settings of logins. `mechanisms` are in the order of the offer.
 
-    `takes_tokens`: OAuth 2 tokens are accepted. `allows_clear_text`: mechanisms that send the secret in clear text are
-    allowed without TLS.
+    Anonymous clients log in as `anonymous_user`; empty: as guest, from this machine. `takes_tokens`: OAuth 2 tokens are
+    accepted. `allows_clear_text`: mechanisms that send the secret in clear text are allowed without TLS.
     """
 
     mechanisms: tuple[str, ...] = (plain.NAME, amqplain.NAME)
@@ -96,7 +96,7 @@ class LoginPolicy:
 
 @final
 class Gateway:
-    """`random_bytes(n)` is the source of names the server makes up."""
+    """The gateway of a node. `random_bytes(n)` is the source for names and nonces that the server generates."""
 
     def __init__(
         self,
@@ -131,14 +131,14 @@ class Gateway:
         self.tick.alarm = reason
 
     def next_number(self) -> int:
-        """A number for a new connection; it is not used again."""
+        """A number for a new connection, unique for the life of the node."""
         self._connections += 1
         return self._connections
 
     def end_tick(self) -> bool:
         """Dispatch queues, hand the batch of the tick to the storage, and send replies that need not wait.
 
-        Returns whether there is more to deliver: then call again once the sockets were written.
+        Returns whether there is more to deliver. If so, call it again after the sockets were written.
         """
         more = self.broker.dispatch()
         storage = self.broker.storage
@@ -149,11 +149,11 @@ class Gateway:
             return more
         more |= self.broker.on_committed()
         self.durability.end_tick(batch, storage.durable_batch)
-        # A consumer whose consume-ok went out just now may have something to get.
+        # A consumer whose consume-ok was just sent may have messages to get.
         return more or self.broker.has_ready
 
     def on_durable(self) -> None:
-        """The storage made progress, or failed: send the replies that waited for that. A tick has to follow."""
+        """Send the replies that waited for the storage, which made progress or failed. A tick must follow."""
         storage = self.broker.storage
         if storage.failure:
             # Batches that became durable before the failure are durable.

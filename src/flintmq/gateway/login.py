@@ -1,4 +1,4 @@
-"""Logins, whatever protocol they come by: a SASL conversation that ends with a user's name, or with a refusal."""
+"""Logins of all protocols: a SASL exchange that ends with the name of a user, or with a refusal."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from flintmq.broker.access.user import User
 from flintmq.gateway.gateway import Gateway, LoginPolicy
 from flintmq.protocol.sasl import amqplain, anonymous, external, oauthbearer, plain, scram
 
-# All there are. Those that cannot be, for want of a certificate, a user or an issuer of tokens, are not offered.
+# All mechanisms. One that cannot work is not offered: without a certificate, a user, or an issuer of tokens.
 MECHANISMS: Final = (
     plain.NAME,
     amqplain.NAME,
@@ -23,9 +23,9 @@ MECHANISMS: Final = (
 )
 # Mechanisms that send the secret in clear text.
 _REVEALING: Final = (plain.NAME, amqplain.NAME, oauthbearer.NAME)
-# Name and password of the user that a new broker has: everybody knows both, so it may come from this machine only.
+# The name and password of the user of a new broker. Both are well known, so it may only log in from this machine.
 GUEST: Final = "guest"
-# Responses that a stranger may need for a login; SCRAM takes two, and some clients begin with none.
+# The maximum number of responses in a login; SCRAM needs two, and some clients begin with an empty one.
 _RESPONSES_MAX: Final = 4
 _NONCE_BYTES: Final = 18
 
@@ -34,7 +34,7 @@ _NONCE_BYTES: Final = 18
 class Security:
     """Facts about a client from the layers below its protocol. `identity` is the user name in its certificate.
 
-    `is_local`: what it sends does not leave this machine.
+    `is_local`: the connection does not leave this machine.
     """
 
     is_encrypted: bool = False
@@ -42,7 +42,7 @@ class Security:
     is_local: bool = False
 
 
-# A client beside us, without TLS.
+# A client on the same machine, without TLS.
 OPEN: Final = Security(is_local=True)
 
 
@@ -56,24 +56,24 @@ class Applicant:
 
     @abstractmethod
     def admit(self, user: str, last: bytes) -> None:
-        """The client is this user; `last` proves us to it, where the mechanism does that."""
+        """Accept the login of this user. `last` proves the server to the client, if the mechanism has that."""
 
     @abstractmethod
     def turn_away(self, mechanism: str) -> None:
-        """The login is refused. The log has the reason; the client is told no more than that."""
+        """Refuse the login. The client is not told the reason, which is in the log."""
 
     @abstractmethod
     def renewed(self, why: str) -> None:
-        """The token that it gave after its login counts from now on, or does not, for this reason."""
+        """Answer a newer token: `why` is the reason of its refusal, empty if it is accepted."""
 
     @abstractmethod
     def is_wanted(self) -> bool:
-        """Whether somebody still waits for the answer."""
+        """Whether the connection still waits for the answer."""
 
 
 @final
 class Login:
-    """One connection's login, by one of the `mechanisms` that are offered to it."""
+    """The login of one connection, by one of the `mechanisms` that it is offered."""
 
     def __init__(self, gateway: Gateway, applicant: Applicant, peer: str, security: Security) -> None:
         # The token that the client logged in with, if any.
@@ -90,13 +90,13 @@ class Login:
         self._scram: scram.ServerExchange | None = None
         # The data that proves the server to the client, if the mechanism has that.
         self._last = b""
-        # Whether the client was told that its token is no good, and has yet to answer.
+        # Whether the client was told that its token is invalid, and has yet to answer.
         self._was_told = False
         # Whether a newer token is being checked.
         self.is_renewing = False
 
     def begin(self, mechanism: str, response: bytes | None) -> None:
-        """The client chose a mechanism, and may have sent a first response with that."""
+        """Begin a login by a mechanism, with the first response if the client sent one."""
         self._mechanism = mechanism
         if mechanism not in self.mechanisms:
             policy = self._gateway.policy
@@ -109,7 +109,7 @@ class Login:
             self.respond(response or b"")
 
     def respond(self, response: bytes) -> None:
-        """A response of the client, to what it was asked."""
+        """Handle a response of the client to the last challenge."""
         self._responses += 1
         mechanism = self._mechanism
         try:
@@ -126,7 +126,7 @@ class Login:
                     raise AuthenticationFailed(f"EXTERNAL: '{identity}' cannot act as '{wished}'")
                 self._enter(identity, b"")
             elif mechanism == anonymous.NAME and self._gateway.policy.anonymous_user == "":
-                # RabbitMQ's rule: a user who is refused with a password is refused without one, too.
+                # An anonymous client is the user guest, whose password is checked as usual (RabbitMQ).
                 self._check(GUEST, GUEST)
             elif mechanism == anonymous.NAME:
                 self._enter(self._gateway.policy.anonymous_user, b"")
@@ -142,7 +142,7 @@ class Login:
 
     def _check(self, user: str, password: str) -> None:
         if self._gateway.policy.takes_tokens and is_token(password):
-            # Clients that know of no tokens send one for a password, with any name (RabbitMQ).
+            # Clients without support for tokens send a token as password, with any user name (RabbitMQ).
             self._check_token(password)
             return
         self._user = user
@@ -217,7 +217,7 @@ class Login:
         host.check_proof(self._peer, exchange.user, proof, self._applicant.is_wanted, self._checked)
 
     def _enter(self, user: str, last: bytes) -> None:
-        """The client has proved to be this user."""
+        """Accept a client that has proved to be this user, unless the host refuses that user."""
         why = self._gateway.host.refusal(self._peer, user)
         if why:
             self._refuse(why)
@@ -231,12 +231,12 @@ class Login:
 
 
 def is_token(password: str) -> bool:
-    """Whether a password reads like a JSON web token: three parts, the first of them an object in base64."""
+    """Whether a password looks like a JSON web token: three parts, the first of which is an object in base64."""
     return password.startswith("eyJ") and password.count(".") == 2
 
 
 def _obstacle(mechanism: str, policy: LoginPolicy, security: Security, has_guest: bool) -> str:
-    """Why a client may not use a mechanism that the settings allow, as the end of a sentence; empty where it may."""
+    """The reason why a client may not use an allowed mechanism, as the end of a sentence; empty if it may."""
     if mechanism in _REVEALING and not (security.is_encrypted or security.is_local or policy.allows_clear_text):
         return " in clear text to clients on other machines: use TLS, or set auth.allow_clear_text"
     if mechanism == external.NAME and security.identity == "":

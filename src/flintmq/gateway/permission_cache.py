@@ -11,8 +11,9 @@ T = TypeVar("T")
 
 @final
 class PermissionCache(Generic[T]):
-    """`make` creates the value of a user who has none yet. A value may hold what the user is permitted: no other user
-    shares it.
+    """Values by the rights of a user in a virtual host. `make` creates the value of a user who has none yet.
+
+    No other user shares a value, so it may hold what the user is permitted.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:

@@ -40,9 +40,9 @@ class PublishTarget:
 
 @final
 class PublishTargets:
-    """The targets of a user in a virtual host, because publishers repeat themselves: at most ROUTE_CACHE_ENTRIES.
+    """The cached targets of a user in a virtual host, at most ROUTE_CACHE_ENTRIES.
 
-    A key is what a publisher says: in AMQP 0-9-1 a method's payload, in AMQP 1.0 an exchange's name and a routing key.
+    A key is the payload of the method in AMQP 0-9-1, and the exchange and routing key in AMQP 1.0.
     """
 
     def __init__(self) -> None:
@@ -59,9 +59,9 @@ class PublishTargets:
 
 @final
 class Publisher:
-    """A channel or session that publishes. `client` says who that is; `inflow` counts its protocol alone, if given.
+    """The publishing side of a channel or session. `client` returns its client; `inflow` are counters of its protocol.
 
-    `published` are messages that came; no queue took those `returned`, of which the client was told, and `dropped`.
+    `published` counts its messages. Unrouted ones are counted as `returned` if the client was told, else as `dropped`.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Publisher:
         self._inflow = inflow
 
     def permit(self, target: PublishTarget) -> None:
-        """Check that the user may publish to a target; it holds until permissions or the topology change.
+        """Check that the user may publish to a target, until permissions or the topology change.
 
         Raises AccessRefused.
         """
@@ -106,12 +106,12 @@ class Publisher:
                 self._rights.check_topic(WRITE, name, key)
 
     def tapped(self, message: Message, queues: list[Queue]) -> Message:
-        """Show a message to the tap before its delivery; returns the message to deliver in its place."""
+        """Show a message to the tap before its delivery. Returns the message to deliver instead."""
         tap = self._tick.tap
         return message if tap is None else tap.published(self._client(), message, queues)
 
     def deliver(self, target: PublishTarget, message: Message, queues: list[Queue]) -> int:
-        """Put a message on its queues; returns UNROUTED, ROUTED, STORED, TURNED_AWAY or UNDELIVERED."""
+        """Put a message on its queues. Returns UNROUTED, ROUTED, STORED, TURNED_AWAY or UNDELIVERED."""
         if target.immediate:
             outcome = put_at_once(queues, message, self._journal)
         else:

@@ -1,4 +1,4 @@
-"""Taps on messages: the firehose of virtual hosts that are traced, and spans if they are configured."""
+"""Taps on messages: the firehose of traced virtual hosts, and spans if they are configured."""
 
 from collections.abc import Callable
 from typing import Final, final
@@ -12,13 +12,13 @@ from flintmq.broker.tap import Client, Tap
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.firehose import Firehose
 
-# A fault that every message meets is reported once in this time, and not for each message.
+# An error that each message causes is reported only once in this time.
 _REPORT_INTERVAL_MS: Final = 60_000
 
 
 @final
 class _IsolatedTap(Tap):
-    """A message goes on without a tap that fails. `report` is called with the error, at most once a minute."""
+    """Isolates messages from errors of a tap. `report` is called with the error, at most once a minute."""
 
     def __init__(self, broker: Broker, tap: Tap, report: Callable[[Exception], None]) -> None:
         self._broker = broker
@@ -52,7 +52,7 @@ class _IsolatedTap(Tap):
             self._failed(error)
 
     def _failed(self, error: Exception) -> None:
-        # The clock may have been set back.
+        # The difference is negative if the clock was set back.
         since = self._broker.now_ms - self._reported_ms
         if since < 0 or since >= _REPORT_INTERVAL_MS:
             self._reported_ms = self._broker.now_ms
@@ -61,9 +61,9 @@ class _IsolatedTap(Tap):
 
 @final
 class Tracing(Tap):
-    """In the broker's tick while there is anything to trace; a message is asked for nothing else.
+    """The tap of all tracing. It is in the broker's tick only while something is traced, and costs nothing otherwise.
 
-    `report` is called with what went wrong in tracing itself, which costs nobody a message.
+    `report` is called with errors of tracing, which do not affect messages.
     """
 
     def __init__(self, broker: Broker, report: Callable[[Exception], None]) -> None:
@@ -78,7 +78,7 @@ class Tracing(Tap):
         self._join_or_leave()
 
     def use(self, spans: Tap) -> None:
-        """From now on every message is shown to this one as well."""
+        """Show every message to this tap, too, from now on."""
         self._spans = _IsolatedTap(self._broker, spans, self._report)
         self._join_or_leave()
 

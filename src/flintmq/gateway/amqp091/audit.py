@@ -45,7 +45,7 @@ def target_of(method: Method, vhost: VHost, last_queue: str) -> str:
     if isinstance(method, ExchangeBind | ExchangeUnbind):
         return f"exchange '{method.destination}' from exchange '{method.source}' by key '{method.routing_key}'"
     if isinstance(method, QueueDeclare):
-        # One that has no name yet is nobody else's either.
+        # A queue with a generated name is treated as private: the name is not known before the declaration.
         is_private = method.passive or method.exclusive or method.queue == "" or is_reply_address(method.queue)
         return "" if is_private else f"queue '{method.queue}'"
     if isinstance(method, QueueBind | QueueUnbind):

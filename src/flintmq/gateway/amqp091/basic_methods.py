@@ -1,6 +1,4 @@
-"""basic.*, confirm.select, channel.flow and access.request as the server answers them, but for what every message
-passes through.
-"""
+"""Handlers of basic.*, confirm.select, channel.flow and access.request, except those that run for each message."""
 
 from typing import Final
 
@@ -51,7 +49,7 @@ from flintmq.wire.amqp091.methods import (
 )
 from flintmq.wire.amqp091.tables import INT64_MAX, encode_shortstr
 
-# Messages that one basic.get gives up, because they cannot be sent, before it says that the queue is empty.
+# How many unsendable messages one basic.get discards before it answers that the queue is empty.
 _GIVEN_UP_MAX: Final = 1_024
 
 
@@ -63,7 +61,7 @@ def qos(channel: ServerChannel, method: Method) -> None:
     if channel.vhost.dialect.prefetch_spans_channel:
         (connection.window if method.global_ else deliveries.window).limit(messages, size)
     else:
-        # RabbitMQ's meaning of global: false is for each consumer yet to come, true for all of the channel together.
+        # RabbitMQ's meaning of `global`: false limits each future consumer, true all consumers of the channel together.
         of_channel = method.global_ or connection.limits_channel
         (deliveries.window if of_channel else deliveries.consumer_window).limit(messages, size)
     connection.measure()
@@ -91,7 +89,7 @@ def consume(channel: ServerChannel, method: Method) -> None:
         queue = view_of(queue)
     window = Window(deliveries.consumer_window.messages_max, deliveries.consumer_window.bytes_max)
     if queue.keeps_all and not (method.no_ack or window.is_limited or deliveries.window.is_limited):
-        # It would be sent the whole stream, and all of it would be held for its acknowledgement (RabbitMQ's rule, too).
+        # Without a limit the whole stream would be sent and held unacknowledged (RabbitMQ has the same rule).
         raise PreconditionFailed(
             f"consumer prefetch count is not set for stream queue '{queue.name}' in vhost '{queue.vhost}'"
         )
@@ -124,7 +122,10 @@ def consume(channel: ServerChannel, method: Method) -> None:
 
 
 def _reply_queue(channel: ServerChannel, no_ack: bool) -> Queue:
-    """The queue behind amq.rabbitmq.reply-to: this channel's alone, and gone with its consumer."""
+    """Make the queue behind amq.rabbitmq.reply-to for this channel; it is deleted with its consumer.
+
+    Raises PreconditionFailed if the consumer acknowledges, or if the channel has a reply consumer already.
+    """
     if not no_ack:
         raise PreconditionFailed("reply consumer cannot acknowledge")
     if channel.reply_queue in channel.vhost.replies:
@@ -146,7 +147,7 @@ def cancel(channel: ServerChannel, method: Method) -> None:
 
 
 def cancel_ok(channel: ServerChannel, method: Method) -> None:
-    """A client that answers our basic.cancel although it was sent with no-wait."""
+    """Ignore the answer to a basic.cancel of the server, which some clients send despite no-wait."""
 
 
 def get(channel: ServerChannel, method: Method) -> None:
@@ -154,7 +155,7 @@ def get(channel: ServerChannel, method: Method) -> None:
     deliveries = channel.deliveries
     queue = channel.queue(method.queue)
     if queue.settings.single_active and queue.kind == "quorum":
-        # RabbitMQ's rule; its classic queues know no such thing.
+        # RabbitMQ has this rule for quorum queues only.
         raise ResourceLocked(
             f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost}'. basic.get operations are "
             "not supported by quorum queues with single active consumer"
@@ -163,7 +164,7 @@ def get(channel: ServerChannel, method: Method) -> None:
     if entry is None:
         deliveries.got_empty += 1
         if queue.message_count > 0 and not queue.settings.paused:
-            # All that was looked at is others' to have.
+            # All entries that were searched are withheld from this client.
             channel.spend(DISPATCH_BURST_MESSAGES)
         channel.reply(BasicGetEmpty())
         return
@@ -200,7 +201,7 @@ def get(channel: ServerChannel, method: Method) -> None:
 
 
 def _next_sendable(channel: ServerChannel, queue: Queue) -> Entry | None:
-    """What is next on the queue; what cannot be sent to anybody is given up on the way, up to a number of messages."""
+    """Acquire the next entry of a queue, and discard unsendable ones before it, at most _GIVEN_UP_MAX."""
     deliveries = channel.deliveries
     for _ in range(_GIVEN_UP_MAX):
         entry = queue.get(deliveries)
@@ -223,7 +224,7 @@ def nack(channel: ServerChannel, method: Method) -> None:
 
 
 def _tag(delivery_tag: int) -> int:
-    """Tags are unsigned on the wire, and ours never get so far that they would not be signed ones as well."""
+    """Check a tag, which is unsigned on the wire. Raises PreconditionFailed beyond 63 bits: no tag gets that high."""
     if delivery_tag > INT64_MAX:
         raise PreconditionFailed(f"unknown delivery tag {delivery_tag}")
     return delivery_tag
@@ -263,10 +264,10 @@ def flow(channel: ServerChannel, method: Method) -> None:
 
 
 def flow_ok(channel: ServerChannel, method: Method) -> None:
-    """A client's answer to our channel.flow: what it publishes all the same waits, so nothing depends on it."""
+    """Ignore the client's answer to channel.flow: messages that it publishes regardless have to wait anyway."""
 
 
 def request_access(channel: ServerChannel, method: Method) -> None:
-    """Access tickets of AMQP 0-9, before permissions: every ticket is good, and none is checked."""
+    """Answer a request for an access ticket (AMQP 0-9). Tickets are not checked; permissions replaced them."""
     assert isinstance(method, AccessRequest)
     channel.reply(AccessRequestOk(ticket=1))

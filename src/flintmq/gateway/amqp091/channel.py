@@ -1,7 +1,7 @@
-"""A channel as the server sees it: messages in from a publisher, confirms and answers in their order, transactions.
+"""A channel of a client: it takes messages, answers methods in order, and has transactions and stages.
 
-What goes out to consumers is in `deliveries.py`; the methods that are answered one by one (declare, consume, qos...)
-are functions beside this file.
+Deliveries to consumers are in `deliveries.py`. The handlers of methods (declare, consume, qos...) are functions in the
+modules `*_methods.py`.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ from flintmq.protocol.output import Output
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.methods import BasicCancel, BasicReturn, ChannelFlow, Method, TxCommitOk, encode_method
 
-# A method's function: told the channel and the method, answers through the channel or raises an AmqpError.
+# The handler of a method: it answers through the channel, or raises AmqpError.
 Handler = Callable[["ServerChannel", Method], None]
 
 
@@ -77,20 +77,20 @@ class ServerChannel(ClientChannel):
         super().__init__(service, access, connection)
         self._engine = connection.engine
         self.deliveries = Deliveries(self, channel, output)
-        # While it deletes a queue its own consumers' ends are kept back: a client that waits for delete-ok may take a
-        # cancel before it for a fault (RabbitMQ's order).
+        # Whether a queue is being deleted for the client. The cancels of its own consumers wait until then, because a
+        # client may take a cancel before delete-ok for a fault (RabbitMQ's order).
         self.is_deleting = False
         self._cancelled: list[str] = []
-        # Tags of consumers that ended with their queues: a client that has not learned of it may still cancel them.
+        # Tags of consumers that ended with their queues: a client that does not know yet may still cancel them.
         self._ended_tags: set[str] = set()
         self.transaction: Transaction | None = None
         # The attempt that messages are published in, once a stage is selected.
         self.attempt: Attempt | None = None
         self._is_staging = False
-        # What came of the winners of a commit that has more of them than one method holds, and of which commit.
+        # The winners received so far for a commit with more of them than one method holds, and the key of the commit.
         self._winners: dict[int, int] = {}
         self._winners_of = ("", 0, 0)
-        # Whether messages go to their queues as they come: there is neither of the two.
+        # Whether messages are put on their queues at once: there is no transaction and no stage.
         self._publishes_at_once = True
         # The queue that an empty name means (amqp-0-9-1 queue.bind.queue).
         self.last_queue = ""
@@ -111,7 +111,7 @@ class ServerChannel(ClientChannel):
         self._properties = b""
         self._publish_options = NO_OPTIONS
         self.confirms = Confirms(self.gateway.durability, channel, access.vhost.traffic, connection.fail)
-        # The engine's channel may have a new life under the same number by the time the disk answers for this one.
+        # Whether this channel is closed: the engine may reuse its number before the disk confirms records of this one.
         self._is_closed = False
         self.publisher = Publisher(
             access.vhost, access.rights, self.gateway.tick, self.gateway.broker.storage.journal, self.client
@@ -138,7 +138,7 @@ class ServerChannel(ClientChannel):
             publisher.permit(target)
         if properties != self._properties:
             self._publish_options = read_publish_options(self, properties)
-            # No message's properties are empty.
+            # Encoded properties are never empty, so b"" equals none.
             self._properties = properties if self._publish_options.lasts else b""
         options = self._publish_options
         if options.need_rights:
@@ -164,19 +164,19 @@ class ServerChannel(ClientChannel):
             self._stage(target, message, options.more_keys)
 
     def put(self, target: PublishTarget, message: Message, queues: list[Queue]) -> None:
-        """Put a message on its queues, and answer its publisher."""
+        """Put a message on its queues, and answer its publisher with a confirm or a return."""
         publisher = self.publisher
         if self.gateway.tick.tap is not None:
             message = publisher.tapped(message, queues)
         self._answer_publish(target, message, publisher.deliver(target, message, queues))
 
     def client(self) -> Client:
-        """The client, for taps."""
+        """Describe the client for taps."""
         connection = self.connection
         return Client(connection.peer, self._channel.number, connection.user, self.vhost.name)
 
     def _answer_publish(self, target: PublishTarget, message: Message, outcome: int) -> None:
-        """The outcome of a publish is known: have it confirmed, or return the message, as its publisher asked for."""
+        """Answer a publish with this outcome: have it confirmed, or return the message, as its publisher asked."""
         confirms = self.confirms
         if confirms.is_confirming:
             confirms.published += 1
@@ -207,7 +207,7 @@ class ServerChannel(ClientChannel):
             check_command(self, target.address.exchange, [target.address.routing_key, *more_keys])
 
     def _refuse_publish(self) -> None:
-        """The storage has failed for good: nothing persistent is taken, and the publisher hears of it."""
+        """Refuse a persistent message: the storage has failed for good. Raises ResourceError without confirms."""
         confirms = self.confirms
         if not confirms.is_confirming:
             raise ResourceError(f"nothing durable can be stored: {self.gateway.failure}")
@@ -244,7 +244,7 @@ class ServerChannel(ClientChannel):
         return self.transaction
 
     def commit(self) -> None:
-        """Apply all that is staged, as one group of the journal, and say so once it is durable."""
+        """Commit the transaction as one group of the journal, and answer once it is durable. Raises AmqpError."""
         staged = self._staged()
         self.check_storage()
         staged.commit()
@@ -280,13 +280,16 @@ class ServerChannel(ClientChannel):
         self._answer_publish(target, message, outcome)
 
     def complete_attempt(self) -> int:
-        """All of it has come; returns how many messages."""
+        """Complete the attempt: all its messages have come. Returns how many. Raises PreconditionFailed without one."""
         count = self._selected().complete()
         self.attempt = None
         return count
 
     def add_winners(self, commit: tuple[str, int, int], winners: dict[int, int]) -> dict[int, int]:
-        """All that came for this commit (transactional id, epoch, batch). Raises PreconditionFailed for too many."""
+        """Add winners to those received for this commit (transactional id, epoch, batch), and return all of them.
+
+        Raises PreconditionFailed for too many.
+        """
         if commit != self._winners_of:
             self._winners_of = commit
             self._winners = {}
@@ -296,7 +299,7 @@ class ServerChannel(ClientChannel):
         return self._winners
 
     def take_winners(self) -> None:
-        """The commit is made: another one begins with none."""
+        """Forget the winners of a commit that is made."""
         self._winners_of = ("", 0, 0)
         self._winners = {}
 
@@ -305,7 +308,7 @@ class ServerChannel(ClientChannel):
         return self._target is not None
 
     def stop_flow(self) -> None:
-        """Ask the client to stop publishing, where connection.blocked would say nothing to it, and its dialect does."""
+        """Ask the client to stop publishing, if the dialect allows it: it does not understand connection.blocked."""
         if not self._is_stopped and not self._is_closed and self.vhost.dialect.stops_publishers_by_flow:
             self._is_stopped = True
             self._channel.send(ChannelFlow(active=False))
@@ -335,7 +338,7 @@ class ServerChannel(ClientChannel):
                 self._audit(method, target, error.text)
             if method.id != spec.QUEUE_UNBIND or not self.vhost.dialect.failed_unbind_ends_connection:
                 raise
-            # amqp-0-9-1 queue.unbind: whatever the fault, it costs the connection.
+            # Every fault of queue.unbind closes the connection (amqp-0-9-1 queue.unbind).
             self.connection.engine.close(error.code, error.reply_text, error, method.id)
         else:
             # Declaring something again changes nothing, and is not recorded.
@@ -350,15 +353,15 @@ class ServerChannel(ClientChannel):
         self.gateway.host.audit(event)
 
     def reply(self, method: Method, starts: ChannelConsumer | None = None) -> None:
-        """Answer, behind any answer that still waits; `starts` is a consumer that may deliver from then on."""
+        """Answer, after any answer that still waits. `starts` is a consumer that may deliver after this answer."""
         self.confirms.give(Reply(self.confirms, encode_method(method), starts))
 
     def reply_with(self, method: Method, properties: bytes, pieces: list[bytes]) -> None:
-        """Answer with content, a body in pieces; in its turn as `reply` does."""
+        """Answer with content, whose body is in pieces, after any answer that still waits."""
         self.confirms.give(self._content(method, properties, pieces))
 
     def reply_with_when_stored(self, method: Method, properties: bytes, pieces: list[bytes]) -> None:
-        """Answer with content once all that was staged by now is on the disk."""
+        """Answer with content once all records that were written until now are on the disk."""
         self.confirms.stored = True
         self.confirms.add(self._content(method, properties, pieces))
 
@@ -378,7 +381,7 @@ class ServerChannel(ClientChannel):
             self.deliveries.wait_for_get()
 
     def spend(self, units: i64) -> None:
-        """A method did so much more than others."""
+        """Count further units of work for the method that is being handled."""
         self._engine.spend(units)
 
     def reply_when_durable(self, method: Method) -> None:
@@ -389,24 +392,24 @@ class ServerChannel(ClientChannel):
             self.reply(method)
 
     def check_storage(self) -> None:
-        """Raises ResourceError once nothing will become durable any more."""
+        """Raises ResourceError if the storage has failed for good."""
         if self.gateway.failure:
             raise ResourceError(f"nothing durable can be stored: {self.gateway.failure}")
 
     def reply_when_stored(self, method: Method) -> None:
-        """Answer once all that was staged by now is on the disk."""
+        """Answer once all records that were written until now are on the disk."""
         self.confirms.stored = True
         self.confirms.add_method(method)
 
     # -- delivering ---------------------------------------------------------------------------------------------
 
     def close(self, error: AmqpError) -> None:
-        """Close the channel for a reason that came up without a method of the client."""
+        """Close the channel with an error that no method of the client caused."""
         if not self._is_closed:
             self._channel.close(error.code, error.reply_text, 0, error)
 
     def close_later(self, error: AmqpError) -> None:
-        """Close the channel at the end of the tick, for a caller that is in the middle of something."""
+        """Close the channel at the end of the tick, because the caller is in the middle of a dispatch."""
         if not self._closes_later:
             self._closes_later = True
             self.confirms.at_end(_Close(self, error))
@@ -424,13 +427,13 @@ class ServerChannel(ClientChannel):
         tags = self._cancelled
         self._cancelled = []
         for tag in tags:
-            # Behind a consume-ok that still waits for the disk: the client has to know whom this is about.
+            # The cancel must come after a consume-ok that still waits, so that the client knows the consumer.
             self.reply(BasicCancel(consumer_tag=tag, no_wait=True))
 
     def forget_tag(self, tag: str) -> None:
-        """A tag that no consumer has is cancelled: fine where its queue has gone, or where the dialect says so.
+        """Cancel a tag that no consumer has. Raises NotAllowed if the dialect forbids that.
 
-        Raises NotAllowed.
+        It is always allowed for a consumer that ended with its queue.
         """
         if tag in self._ended_tags:
             self._ended_tags.remove(tag)
@@ -446,7 +449,10 @@ class ServerChannel(ClientChannel):
             self.settle(delivery_tag, multiple, ACCEPT)
 
     def settle(self, delivery_tag: i64, multiple: bool, outcome: int) -> None:
-        """basic.ack, basic.nack and basic.reject: ACCEPT, REJECT or REQUEUE."""
+        """Settle a delivery, or with `multiple` all up to its tag; `outcome` is ACCEPT, REJECT or REQUEUE.
+
+        Raises PreconditionFailed for an unknown tag.
+        """
         unacked = self.deliveries.unacked
         if self.transaction is None:
             self.deliveries.settle(unacked.take(delivery_tag, multiple), outcome)
@@ -456,7 +462,7 @@ class ServerChannel(ClientChannel):
             self.transaction.settle(ChannelSettlement(self.deliveries, outcome, unacked.find(delivery_tag, multiple)))
 
     def spend_on_selector(self, arguments: Table) -> None:
-        """Arguments are about to be understood, and with them a condition that takes long to parse."""
+        """Count the work for parsing the selector in these arguments, if they have one."""
         selector = arguments.get(SELECTOR)
         if isinstance(selector, str):
             self._engine.spend(len(selector) * SELECTOR_UNITS_PER_CHARACTER)
@@ -464,15 +470,15 @@ class ServerChannel(ClientChannel):
     # -- names --------------------------------------------------------------------------------------------------
 
     def queue(self, name: str) -> Queue:
-        """The queue a method names."""
+        """The queue that a method names. Raises NotFound, or ResourceLocked if another connection owns it."""
         return self.vhost.queue(self.queue_name(name), self.connection)
 
     def is_void(self, passive: bool, no_wait: bool) -> bool:
-        """Whether a declaration has no effect, whoever asks, whatever it names (amqp-0-9-1 queue.declare.passive)."""
+        """Whether a declaration has no effect at all: passive with no-wait (amqp-0-9-1 queue.declare.passive)."""
         return passive and no_wait and self.vhost.dialect.passive_without_answer_is_void
 
     def queue_name(self, name: str) -> str:
-        """An empty name means the queue that this channel declared last. Raises NotFound when there is none."""
+        """Resolve an empty name to the queue that this channel declared last. Raises NotFound if there is none."""
         if name == "":
             if self.last_queue == "":
                 raise NotFound("no previously declared queue")
@@ -502,7 +508,7 @@ class ServerChannel(ClientChannel):
 
 @final
 class _Close(PendingReply):
-    """A channel is closed at the end of the tick."""
+    """Closes a channel at the end of the tick."""
 
     def __init__(self, channel: ServerChannel, error: AmqpError) -> None:
         self._channel = channel
@@ -512,4 +518,4 @@ class _Close(PendingReply):
         self._channel.close(self._error)
 
     def fail(self, reason: str) -> None:
-        """Closing a channel needs no storage."""
+        """Nothing to do: closing a channel needs no storage."""

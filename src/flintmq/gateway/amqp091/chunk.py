@@ -12,19 +12,19 @@ from flintmq.gateway.conversion.converted import TO_091
 from flintmq.wire.amqp091.chunk import REDELIVERED, push_long_record, push_record, push_run
 from flintmq.wire.amqp091.tables import encode_address
 
-# Bytes of one reply, unless its one message is larger: about ten milliseconds of the event loop.
+# The maximum bytes of a reply, unless a single message is larger: about ten milliseconds of the event loop.
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _MAX_RECORDS: Final = 16_384
-# The properties of the content that a chunk is.
+# The properties of the content that carries a chunk.
 NO_PROPERTIES: Final = b"\x00\x00"
-# Messages are copied side by side up to about so many bytes, which a frame of usual size holds.
+# Messages are copied into pieces of about this many bytes, which fit a frame of the usual size.
 _PIECE_BYTES: Final = 96 * 1024
-# No offset.
+# An offset that no run has.
 _NO_RUN: Final = -1
 
 
 def _encode(address: Address) -> bool:
-    """False where these are no short strings."""
+    """Encode an address. Returns False if its names are too long for short strings."""
     try:
         address.encoded = encode_address(address.exchange, address.routing_key)
     except LocalProtocolError:
@@ -34,15 +34,15 @@ def _encode(address: Address) -> bool:
 
 @final
 class Chunk:
-    """`max_bytes` is what its reader wants at most, 0 for as much as there may be; `room` is what is left of it."""
+    """Builds the body of a reply. `max_bytes` is the reader's limit, 0: the server's; `room` is what is left of it."""
 
     def __init__(self, max_bytes: int) -> None:
         self.room: i64 = min(max_bytes or _MAX_BYTES, _MAX_BYTES)
         self.count: i64 = 0
         self._writer = BytesWriter()
-        # What stands before what is in there.
+        # The pieces before those messages that are in the writer.
         self._pieces: list[bytes] = []
-        # The run at the end of the pieces, which may go on: where it begins, its offset and the one behind it.
+        # The run at the end of the pieces, which may be continued: its index there, its first offset and its end.
         self._run_at: i64 = 0
         self._run_first: i64 = 0
         self._run_next: i64 = _NO_RUN
@@ -52,7 +52,7 @@ class Chunk:
         return self.room <= 0 or self.count >= _MAX_RECORDS
 
     def push(self, offset: i64, message: Message, redelivered: bool) -> bool:
-        """Add a message; False where there is no room for it. The first one goes in whatever its size."""
+        """Add a message. Returns False if there is no room for it. The first one always fits."""
         properties, body = message.properties, message.body
         if message.codec is not CODEC_091:
             properties, body = TO_091.in_091(message)
@@ -64,7 +64,7 @@ class Chunk:
         address = message.address
         flags: i64 = REDELIVERED if redelivered else 0
         if not address.encoded and not _encode(address):
-            # Stored by a release that let in longer names.
+            # An earlier release stored the message with longer names.
             names = [address.exchange.encode(), address.routing_key.encode()]
             push_long_record(self._writer, offset, message.timestamp_ms, flags, names, properties, body)
         else:
@@ -75,13 +75,13 @@ class Chunk:
         return True
 
     def push_run(self, offset: i64, count: i64, contents: bytes) -> None:
-        """Add as many as the storage holds side by side, as they are there."""
+        """Add `count` messages from `offset` on, as `contents` that the storage holds in the format of the reply."""
         pieces = self._pieces
         if offset != self._run_next:
             self._lay_aside()
             self._run_at = len(pieces)
             self._run_first = offset
-            # In the place of what says how many they are.
+            # The header of the run, with the number of messages, replaces this when the run ends.
             pieces.append(b"")
         pieces.append(contents)
         self._run_next = offset + count
@@ -89,12 +89,12 @@ class Chunk:
         self.count += count
 
     def take(self) -> list[bytes]:
-        """The body, in pieces: what the storage gave goes out from where it lies."""
+        """The body in pieces. Contents of the storage are not copied."""
         self._lay_aside()
         return self._pieces
 
     def _lay_aside(self) -> None:
-        """End what goes on: a run, or what is in the writer."""
+        """End the current run, or the piece that is in the writer."""
         writer = self._writer
         if len(writer) > 0:
             self._pieces.append(writer.getvalue())

@@ -1,4 +1,4 @@
-"""How the broker reads into content that came by AMQP 0-9-1."""
+"""Reads and edits the properties of messages that came by AMQP 0-9-1."""
 
 import re
 from typing import Final, final
@@ -31,16 +31,16 @@ from flintmq.wire.amqp091.properties import (
 from flintmq.wire.amqp10.values import Uuid
 
 _PERSISTENT: Final = 2
-# Bytes that a delivery may add to properties: x-delivery-count or x-stream-offset.
+# The bytes that a delivery may add to properties: x-delivery-count or x-stream-offset.
 _ADDED_BYTES: Final = 64
 # An expiration: ASCII digits, and perhaps a sign.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-# Headers that hold a message back on the queues it goes to: for so many milliseconds, or until a moment.
+# Headers that delay a message on its queues: for a number of milliseconds, or until a time.
 DELAY_HEADER: Final = "x-delay"
 DELIVER_AT_HEADER: Final = "x-deliver-at"
-# Takes back the message of this message-id, if a queue still holds it; nothing is delivered of the one that says so.
+# The header that cancels the delayed message with this message-id. The message with the header is not delivered.
 CANCEL_HEADER: Final = "x-delay-cancel"
-# How often a message was delivered in vain, where somebody counts that.
+# The header with the number of failed deliveries.
 DELIVERY_COUNT: Final = "x-delivery-count"
 _DELIVERY_COUNT: Final = DELIVERY_COUNT.encode()
 _UINT_MAX: Final = 2**32 - 1
@@ -48,7 +48,7 @@ _UINT_MAX: Final = 2**32 - 1
 _ONLY_IN_10: Final = (
     "to", "subject", "creation_time", "absolute_expiry_time", "group_id", "group_sequence", "reply_to_group_id",
 )  # fmt: skip
-# Tells the queue it is published to what to do; nothing is delivered of it either.
+# The header with a command for the queue that the message is published to. The message is not delivered.
 COMMAND_HEADER: Final = "x-queue-command"
 
 
@@ -56,11 +56,11 @@ COMMAND_HEADER: Final = "x-queue-command"
 class Codec091(ContentCodec):
     format = 1
     nothing = b"\x00\x00"
-    # The room in a frame of the default size, without what a delivery may add.
+    # The room in a frame of the default size, less what a delivery may add.
     properties_max = FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES - CONTENT_HEADER_BYTES - _ADDED_BYTES
 
     def __init__(self) -> None:
-        # The last properties, encoded and decoded: many selectors ask about one message.
+        # The last properties, encoded and decoded: many selectors read the same message.
         self._encoded = b""
         self._decoded = Properties()
 
@@ -79,7 +79,7 @@ class Codec091(ContentCodec):
             self._encoded = properties
         decoded = self._decoded
         if name in _ONLY_IN_10:
-            # docs/conversions.md
+            # These properties are mapped as in docs/conversions.md.
             if name == "group_id":
                 return decoded.app_id
             return decoded.timestamp * 1000 if name == "creation_time" and decoded.timestamp is not None else None
@@ -102,7 +102,7 @@ class Codec091(ContentCodec):
         try:
             return options(properties, found)
         except AmqpError:
-            # Stored by a release that did not look at these properties.
+            # An earlier release stored the message without checking these properties.
             return MessageOptions(found.delivery_mode == _PERSISTENT)
 
     def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:
@@ -113,13 +113,13 @@ class Codec091(ContentCodec):
         return encode_properties(decoded)
 
     def failed(self, properties: bytes, times: int) -> bytes:
-        """Add to RabbitMQ's header x-delivery-count."""
+        """Add `times` to the header x-delivery-count (RabbitMQ)."""
         decoded = decode_properties(properties)
         decoded.headers = {**(decoded.headers or {}), DELIVERY_COUNT: failures(properties) + times}
         return encode_properties(decoded)
 
     def annotated(self, properties: bytes, annotations: Table) -> bytes:
-        """Annotations are headers here, but for those of values that a header cannot have, or no frame has room for."""
+        """Add annotations as headers. Those whose values no header can have, or that fit no frame, are left out."""
         decoded = decode_properties(properties)
         headers = dict(decoded.headers or {})
         for name, value in annotations.items():
@@ -135,7 +135,7 @@ class Codec091(ContentCodec):
                 headers = before
                 continue
             if len(encoded) > self.properties_max:
-                # With it the message could be sent to nobody.
+                # With this header the message could not be sent to any client.
                 headers = before
             else:
                 properties = encoded
@@ -146,7 +146,7 @@ CODEC_091: Final = Codec091()
 
 
 def failures(properties: bytes) -> int:
-    """How often a message was delivered in vain before it became a dead letter."""
+    """The number of failed deliveries of a message before it was dead-lettered."""
     # A search that finds nothing is cheaper by far than decoding a table.
     if _DELIVERY_COUNT not in properties:
         return 0
@@ -196,7 +196,7 @@ def _command(value: object) -> str:
 
 
 def _expiration(text: str) -> i64:
-    """Raises PreconditionFailed in RabbitMQ's words."""
+    """Parse an expiration in milliseconds. Raises PreconditionFailed, in RabbitMQ's words, if it is invalid."""
     number = _INTEGER.match(text)
     if number is None:
         raise PreconditionFailed(f"invalid expiration '{text}': no_integer")
@@ -212,7 +212,7 @@ def _expiration(text: str) -> i64:
 
 
 def _moment(value: object) -> i64:
-    """Unix time in ms from a timestamp, which counts seconds, or a number, which counts milliseconds."""
+    """Unix time in ms from a timestamp in seconds, or from a number in milliseconds; 0 for any other value."""
     if isinstance(value, Timestamp) and value.seconds < 2**50:
         return value.seconds * 1000
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**60:

@@ -1,4 +1,4 @@
-"""The replies and confirms of a channel: sent in order, each once what it depends on is durable."""
+"""The replies and confirms of a channel, which are sent in order, each once what it depends on is durable."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 @final
 class Confirms(DurabilityWaiter):
-    """`published` counts publishes since confirm.select, and all up to `confirmed` are answered.
+    """The confirms and replies of a channel. `disconnect` closes the connection.
 
-    `stored` says that something of this tick must be durable. `disconnect` closes the connection.
+    `published` counts publishes since confirm.select; all up to `confirmed` are answered. `stored`: replies of this
+    tick depend on a record of this tick.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Confirms(DurabilityWaiter):
 
     @property
     def is_behind(self) -> bool:
-        """Whether replies wait, so that the next one has to wait as well."""
+        """Whether replies wait, so that the next one must wait, too."""
         return bool(self._added) or bool(self._pending)
 
     @property
@@ -50,11 +51,11 @@ class Confirms(DurabilityWaiter):
         return bool(self._added) or any(isinstance(pending.reply, Reply) for pending in self._pending)
 
     def add_method(self, method: Method) -> None:
-        """A reply in its turn, at the end of the tick at the earliest."""
+        """Add a method as a reply, which is sent at the end of the tick at the earliest."""
         self.add(Reply(self, encode_method(method), None))
 
     def give(self, reply: "Reply") -> bool:
-        """A reply that depends on nothing; False when it has to wait for its turn."""
+        """Send a reply that depends on nothing. Returns False if it has to wait for earlier replies."""
         if self.is_behind:
             self.add(reply)
             return False
@@ -62,7 +63,7 @@ class Confirms(DurabilityWaiter):
         return True
 
     def send(self, reply: "Reply") -> None:
-        """Write a reply, behind the confirms before it."""
+        """Write a reply, after the confirms that precede it."""
         self.flush()
         properties = reply.properties
         if properties is not None:
@@ -81,14 +82,17 @@ class Confirms(DurabilityWaiter):
         self._turned_away.append(int(self.published))
 
     def end_tick(self, batch: int, durable: int) -> bool:
-        """All that came in this tick is durable with `batch`; returns whether a reply has to wait for a batch."""
+        """End the tick: what came in it becomes durable with `batch`, and batches up to `durable` already are.
+
+        Returns whether a reply has to wait for a batch.
+        """
         self.is_active = False
         self.send_at_end()
         if self.is_closed:
             return False
         needs_disk = self.stored or bool(self._added)
         self.stored = False
-        # Also of a channel without confirms: it has to learn of a failure of the disk.
+        # This is added without confirms, too, because the channel must learn of a failure of the disk.
         self._added.append(_Publishes(self, self.published, self._turned_away))
         self._turned_away = []
         must_wait = self.release(batch, durable, needs_disk)
@@ -96,7 +100,7 @@ class Confirms(DurabilityWaiter):
         return must_wait
 
     def publishes_durable(self, upto: i64, turned_away: list[int]) -> None:
-        """Publishes up to this one are durable, but for those that were turned away."""
+        """Note that publishes up to `upto` are durable, and refuse those that were turned away."""
         if turned_away and self.is_confirming:
             self.flush()
             for tag in turned_away:
@@ -106,7 +110,7 @@ class Confirms(DurabilityWaiter):
         self._durable = upto
 
     def flush(self) -> None:
-        """One confirm for as many publishes as became durable at once."""
+        """Send one confirm for all publishes that became durable."""
         if self.is_confirming and not self.is_closed:
             self._confirm(self._durable)
 
@@ -120,7 +124,7 @@ class Confirms(DurabilityWaiter):
     # -- the end of the storage ---------------------------------------------------------------------------------
 
     def on_failure(self, reason: str) -> None:
-        """The storage failed: publishes that wait for it are refused, and a reply that waits costs the connection."""
+        """The storage failed: refuse publishes that wait for it, or close the connection if a reply waits."""
         self.is_active = False
         waits_for_disk = self.stored or bool(self._pending)
         owes_reply = self.owes_reply
@@ -139,7 +143,7 @@ class Confirms(DurabilityWaiter):
             self._disconnect(ResourceError(f"nothing durable can be stored: {reason}"))
 
     def refuse(self) -> None:
-        """Nothing that was published and not confirmed yet will become durable."""
+        """Refuse all publishes that are not confirmed yet: they will not become durable."""
         if self.published > self.confirmed:
             self._channel.send(BasicNack(delivery_tag=self.published, multiple=True, requeue=False))
             self.confirmed = self.published
@@ -152,9 +156,9 @@ class Confirms(DurabilityWaiter):
 
 @final
 class Reply(PendingReply):
-    """An encoded reply, the consumer that may start once it is out, and the content that goes with it.
+    """An encoded reply, the consumer that may start once it is sent, and its content, if it has any.
 
-    `got_by` are deliveries that wait until the reply is out, where it is a delivery itself.
+    `got_by` is set for a delivery of basic.get: deliveries of the channel wait until it is sent.
     """
 
     def __init__(
@@ -176,7 +180,7 @@ class Reply(PendingReply):
         self._confirms.send(self)
 
     def fail(self, reason: str) -> None:
-        """`Confirms.on_failure` speaks for all replies of the channel."""
+        """Nothing to do: `Confirms.on_failure` answers for all replies of the channel."""
 
 
 @final
@@ -192,4 +196,4 @@ class _Publishes(PendingReply):
         self._confirms.publishes_durable(self._upto, self._turned_away)
 
     def fail(self, reason: str) -> None:
-        """`Confirms.on_failure` speaks for all publishes of the channel."""
+        """Nothing to do: `Confirms.on_failure` answers for all publishes of the channel."""

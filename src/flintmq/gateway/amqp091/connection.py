@@ -1,4 +1,4 @@
-"""A connection as the server sees it: login, virtual host, channels, and what ends with it."""
+"""A connection of a client: its login, its virtual host, its channels, and its end."""
 
 from typing import Final, final
 
@@ -80,14 +80,14 @@ _HANDLERS: Final[dict[int, Handler]] = {
     spec.STAGE_ABORT: stage_methods.abort,
     spec.STAGE_FORGET: stage_methods.forget,
 }
-# A client that takes the specification's meaning of basic.qos for granted: Celery's workers raise the limit of
-# consumers they have, for each task whose time is yet to come, and would take no more tasks if that did nothing.
+# A client that needs the specification's meaning of basic.qos: workers of Celery raise the limit of their existing
+# consumers for each task that is not due yet, and would otherwise get no more tasks.
 _LIMITS_CHANNEL: Final = "py-amqp"
 
 
 @final
 class ServerConnection(ClientConnection, Applicant):
-    """`peer` names the other side in logs and errors. `closed` says why the connection ended, once it has."""
+    """The connection of a client. `peer` names the other side in logs and errors; `closed` is why it ended."""
 
     def __init__(self, service: Service, output: Output, peer: str, security: Security = OPEN) -> None:
         gateway = service.gateway
@@ -107,18 +107,18 @@ class ServerConnection(ClientConnection, Applicant):
             " ".join(self._login.mechanisms),
             node_reassembly=gateway.reassembly,
         )
-        # An alarm may be on already.
+        # If an alarm is on already, publishes are held from the beginning.
         self.engine.holds_publishes = gateway.alarm != ""
         self._gateway = gateway
         self._service = service
         self._output = output
-        # The last life of each channel number.
+        # The last channel opened with each number.
         self.channels: dict[int, ServerChannel] = {}
         self._notify_cancel = False
         # Whether the client understands connection.blocked, and whether it was told.
         self._notify_blocked = False
         self._is_blocked = False
-        # Whether the client was sent what proves us to it, and has yet to agree.
+        # Whether the last challenge, which proves the server to the client, was sent and is not answered yet.
         self._last_challenge_is_out = False
 
     @property
@@ -152,7 +152,7 @@ class ServerConnection(ClientConnection, Applicant):
     def admit(self, user: str, last: bytes) -> None:
         self.user = user
         if last:
-            # There is no place for it beside the outcome, so it is a challenge of its own (as in RFC 4422 §3.6).
+            # The outcome has no room for this data, so it is sent as a further challenge (as in RFC 4422 §3.6).
             self._last_challenge_is_out = True
             self.engine.challenge(last)
         else:
@@ -166,7 +166,7 @@ class ServerConnection(ClientConnection, Applicant):
         )
 
     def on_secret(self, secret: bytes) -> None:
-        """Passwords do not expire, so there is nothing to renew: as in RabbitMQ, any new secret is fine with them."""
+        """Check a newer token. After a login by password any new secret is accepted (RabbitMQ): none expires."""
         if self._login.bearer is None:
             self.engine.accept_secret()
         else:
@@ -205,13 +205,13 @@ class ServerConnection(ClientConnection, Applicant):
         return made
 
     def measure(self) -> None:
-        """A limit of bytes came, or went: consumers look at sizes, or need not any more."""
+        """Have consumers check whether a limit of bytes applies to them, because one was set or lifted."""
         for channel in self.channels.values():
             for consumer in channel.deliveries.consumers.values():
                 consumer.measure()
 
     def resume(self) -> None:
-        """The socket has room again."""
+        """Let the consumers of all channels go on, in turn: the socket, or a window, has room again."""
         last = self.last if isinstance(self.last, Deliveries) else None
         for deliveries in behind([channel.deliveries for channel in self.channels.values()], last):
             deliveries.resume()
@@ -219,7 +219,7 @@ class ServerConnection(ClientConnection, Applicant):
     # -- alarms -------------------------------------------------------------------------------------------------
 
     def block(self) -> None:
-        """An alarm went on. The next publish waits; a client that cannot be told so then is asked to stop before."""
+        """An alarm is on: hold the next publish. Clients that do not understand connection.blocked are told to stop."""
         if self.is_closed:
             return
         self.engine.holds_publishes = True
@@ -236,7 +236,7 @@ class ServerConnection(ClientConnection, Applicant):
             self.engine.blocked(self._gateway.alarm)
 
     def unblock(self) -> None:
-        """All alarms are off."""
+        """All alarms are off: read publishes again, and tell the client."""
         if self.is_closed:
             return
         self.engine.take_publishes()
@@ -249,11 +249,11 @@ class ServerConnection(ClientConnection, Applicant):
     # -- the end ------------------------------------------------------------------------------------------------
 
     def fail(self, error: AmqpError) -> None:
-        """Close from our side, for a reason that is none of the client's doing."""
+        """Close the connection with an error that the client did not cause."""
         self.engine.close(error.code, error.reply_text, error)
 
     def disconnect(self, reason: str) -> None:
-        """The user or the virtual host of this connection is gone."""
+        """Close the connection because its user or virtual host is gone; `reason` says which."""
         self.fail(ConnectionForced(reason))
 
     def on_closed(self, error: FlintError | None) -> None:

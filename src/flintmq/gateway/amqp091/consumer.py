@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @final
 class ChannelConsumer(ClientConsumer):
-    """`window` is what this consumer alone may hold unacknowledged; its channel and its connection have theirs.
+    """A consumer of a channel. `window` is its own prefetch limit, beside those of its channel and its connection.
 
-    `prefix` is how its deliveries begin on the wire. `started` is false until its consume-ok is on its way: no
-    delivery may come before. `timeout_ms` is how long it may hold a delivery, 0 for ever. With `no_local`, what came
-    by the same connection is not for it; nor is, with a `selector`, what that does not match.
+    `prefix` is the encoded beginning of its deliveries. `started` is False until consume-ok was sent, since no delivery
+    may precede that. `timeout_ms` limits how long it may hold a delivery, in milliseconds; 0: no limit. With `no_local`
+    it gets no messages of the own connection, with a `selector` only those that match.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class ChannelConsumer(ClientConsumer):
         self.measure()
 
     def measure(self) -> None:
-        """A limit of bytes may have come, or gone."""
+        """Find out whether a limit of bytes applies, because one may have been set or lifted."""
         of_channel, of_connection = self._deliveries.window, self.channel.connection.window
         self.has_byte_window = not self.no_ack and (
             self.window.bytes_max != 0 or of_channel.bytes_max != 0 or of_connection.bytes_max != 0
         )
 
     def start(self) -> None:
-        """The client knows of it from now on."""
+        """Start deliveries: the client has been sent consume-ok."""
         self.started = True
         self.queue.touch()
 
@@ -91,5 +91,5 @@ class ChannelConsumer(ClientConsumer):
         self.channel.consumer_cancelled(self)
 
     def failed(self, error: StorageError) -> None:
-        # Not a cancel: that says the queue is gone, and clients would make a new one.
+        # The connection is closed. A cancel would mean that the queue is gone, and clients would declare it again.
         self.channel.connection.fail(InternalError(str(error)))

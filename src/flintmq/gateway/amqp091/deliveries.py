@@ -24,38 +24,38 @@ from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES
 from flintmq.wire.amqp091.properties import add_header
 from flintmq.wire.amqp091.tables import encode_address
 
-# In place of one that its queue keeps.
+# Replaces the message of a delivered entry whose stream keeps the message.
 NO_MESSAGE: Final = Message(Address("", ""), CODEC_091, CODEC_091.nothing, b"", PERSISTENT, 0)
 
 
 def annotated(queue: Queue, entry: Entry, properties: bytes) -> bytes:
-    """An entry's properties with what the queue has to say of it (RabbitMQ's headers)."""
+    """Add the queue's headers to the properties of an entry: x-stream-offset or x-delivery-count (RabbitMQ)."""
     if queue.keeps_all:
         return add_header(properties, "x-stream-offset", entry.seq)
     if entry.returns == 0:
         return properties
-    # A dead letter that fails once more has failed before; what a publisher says of that is nobody's count.
+    # Earlier failures of a dead letter count, too. A count that a publisher wrote is ignored.
     before = failures(properties) if entry.message.origin == 0 else 0
     return add_header(properties, DELIVERY_COUNT, before + int(entry.returns))
 
 
 @final
 class Deliveries(Outflow):
-    """`window` is what all consumers of the channel together may hold; `consumer_window` what each one to come may."""
+    """Deliveries of a channel. `window` limits all its consumers together, `consumer_window` each future consumer."""
 
     def __init__(self, owner: ClientChannel, channel: Channel, output: Output) -> None:
         super().__init__()
         self.consumers: dict[str, ChannelConsumer] = {}
         self.unacked = Unacked()
-        # Unacknowledged messages that basic.get took: no window counts them.
+        # The number of unacknowledged messages of basic.get, which no window counts.
         self.held_gets: i64 = 0
         self.window = Window()
         self.consumer_window = Window()
-        # False while the client has asked for no deliveries (amqp-0-9-1 channel.flow).
+        # False while the client has suspended deliveries (amqp-0-9-1 channel.flow).
         self.is_flowing = True
-        # Whether deliveries may go out: the client lets them flow, and no answer that is one itself waits.
+        # Whether deliveries may be sent: the client lets them flow, and no delivery of basic.get waits.
         self.is_open = True
-        # The consumer that got a delivery last is the last to be asked when there is room again.
+        # The consumer that got the last delivery: it is the last to go on when there is room again.
         self._last: ChannelConsumer | None = None
         self._waiting_gets: i64 = 0
         self._owner = owner
@@ -64,12 +64,12 @@ class Deliveries(Outflow):
         self._tick = owner.gateway.tick
         self._channel = channel
         self._output = output
-        # Whatever is sent has its properties in one frame (amqp-0-9-1 §4.2.6.1).
+        # The maximum bytes of properties, which must fit one frame (amqp-0-9-1 §4.2.6.1).
         self._properties_max: i64 = output.frame_max - FRAME_OVERHEAD_BYTES - CONTENT_HEADER_BYTES
-        # Bytes of properties that fit the largest frame any client may agree on.
+        # The maximum bytes of properties for the largest frame that any client may negotiate.
         largest: i64 = owner.service.offer.tuning.frame_max
         self._properties_most: i64 = max(largest - FRAME_OVERHEAD_BYTES - CONTENT_HEADER_BYTES, self._properties_max)
-        # Queues that may keep from this channel what it rejected.
+        # Queues that may withhold from this channel what it rejected.
         self._withholding: dict[Queue, None] = {}
         self._timeout = _Timeout(self)
 
@@ -100,11 +100,11 @@ class Deliveries(Outflow):
             self._take_back(consumer, entry, tag)
             return
         if queue.adds_headers and queue.keeps_all:
-            # The queue has it, however long this client takes.
+            # The stream keeps the message, so the entry need not hold it until the client acknowledges.
             entry.message = NO_MESSAGE
 
     def _send(self, consumer: ChannelConsumer, queue: Queue, entry: Entry, tag: i64) -> bool:
-        """False where it cannot be sent to any client of AMQP 0-9-1."""
+        """Send a delivery. Returns False if no client of AMQP 0-9-1 can be sent the message."""
         message = entry.message
         properties = message.properties
         body = message.body
@@ -141,10 +141,10 @@ class Deliveries(Outflow):
         entry.state = UNSENDABLE
 
     def is_unsendable(self, queue: Queue, message: Message, properties: bytes) -> bool:
-        """Whether no client of AMQP 0-9-1 can be sent this message, which is then told to the log.
+        """Whether no client of AMQP 0-9-1 can be sent this message. If so, it is logged.
 
-        Releases before this one took such messages over HTTP. What came by AMQP 1.0 with more properties than a frame
-        holds is for consumers of AMQP 1.0.
+        Earlier releases accepted such messages over HTTP. A message of AMQP 1.0 with more properties than a frame holds
+        is not unsendable: consumers of AMQP 1.0 can get it.
         """
         why = ""
         address = message.address
@@ -161,9 +161,9 @@ class Deliveries(Outflow):
         return True
 
     def _cannot_deliver(self, consumer: ChannelConsumer, queue: Queue, properties: bytes) -> None:
-        """The channel is closed, and the message goes back: another consumer may be able to take it.
+        """Close the channel, which returns the message: another consumer may be able to take it.
 
-        Not at once, since this is said in the middle of the queue's dispatch.
+        The channel is closed at the end of the tick, because the queue is being dispatched.
         """
         consumer.started = False
         refusal = self.refusal(queue, properties)
@@ -171,7 +171,7 @@ class Deliveries(Outflow):
         self._owner.close_later(refusal)
 
     def refusal(self, queue: Queue, properties: bytes) -> AmqpError | None:
-        """Why a message with these properties cannot be sent to this client, if it cannot."""
+        """The error for a message whose properties are too large for this client's frames; None if they fit."""
         if len(properties) <= self._properties_max:
             return None
         return ContentTooLarge(
@@ -180,21 +180,21 @@ class Deliveries(Outflow):
         )
 
     def forget(self, consumer: Consumer) -> None:
-        """Its subscription has ended."""
+        """Forget a consumer whose subscription has ended."""
         self.consumers.pop(consumer.tag, None)
         if self._last is consumer:
             self._last = None
 
     def flow(self, active: bool) -> None:
-        """The client suspends its consumers, or lets them go on."""
+        """Suspend or resume deliveries for the client."""
         self.is_flowing = active
         self._open_or_not()
 
     def wait_for_get(self) -> None:
-        """The reply to basic.get waits behind other replies, and has its delivery tag.
+        """Hold deliveries while a reply to basic.get, which has a delivery tag, waits behind other replies.
 
-        Deliveries with higher ones must not come before: who acknowledges those and all before them would acknowledge
-        what it has not seen.
+        Deliveries with higher tags must not precede it: an acknowledgement with `multiple` would include a message that
+        the client has not received.
         """
         self._waiting_gets += 1
         self.is_open = False
@@ -209,7 +209,7 @@ class Deliveries(Outflow):
             self.resume()
 
     def resume(self) -> None:
-        """The socket has room again, or a window: the queues of this channel's consumers may go on, in turn."""
+        """Let the queues of this channel's consumers go on, in turn: the socket, or a window, has room again."""
         self._engine.spend(len(self.consumers) // ASKED_CONSUMERS_PER_UNIT)
         for consumer in behind(list(self.consumers.values()), self._last):
             consumer.queue.touch_in_turn()
@@ -221,7 +221,7 @@ class Deliveries(Outflow):
     # -- back ---------------------------------------------------------------------------------------------------
 
     def accept(self, delivery_tag: i64, multiple: bool) -> None:
-        """basic.ack. Raises PreconditionFailed for a tag that is not outstanding."""
+        """Accept deliveries (basic.ack). Raises PreconditionFailed for a tag that is not outstanding."""
         taken = self.unacked.take(delivery_tag, multiple)
         self.acked += len(taken)
         if multiple:
@@ -254,7 +254,7 @@ class Deliveries(Outflow):
             self._reopen_window()
 
     def requeue(self, deliveries: list[Delivery], failed: bool = False) -> None:
-        """Give entries back; with `failed`, it is because this client could not handle them."""
+        """Return entries to their queues; with `failed`, because the client could not handle them."""
         self._engine.spend(len(deliveries))
         is_waited_for = self._is_waited_for()
         entries: dict[Queue, list[Entry]] = {}
@@ -273,7 +273,10 @@ class Deliveries(Outflow):
             self._reopen_window()
 
     def redeliver(self) -> None:
-        """basic.recover without requeue: once more to who has it, with a new tag; back where nobody has any more."""
+        """Send all unsettled deliveries again to their consumers, with new tags (basic.recover without requeue).
+
+        Those without a consumer, or whose message is gone from its stream, return to their queues.
+        """
         homeless: list[Delivery] = []
         for delivery in self.unacked.take_outstanding():
             consumer = delivery.consumer
@@ -287,7 +290,7 @@ class Deliveries(Outflow):
             entry.redelivered = True
             delivery.since_ms = self._tick.now_ms
             self._engine.spend(1 + delivery.size // ANSWER_BYTES_PER_UNIT)
-            # It was sent before, so it can be sent.
+            # The message was sent before, so it can be sent again.
             self._send(consumer, delivery.queue, entry, self.unacked.add(delivery))
         self.requeue(homeless)
 
@@ -303,18 +306,18 @@ class Deliveries(Outflow):
         delivery.queue.touch()
 
     def _is_waited_for(self) -> bool:
-        """Whether consumers may be waiting for what they share a limit of."""
+        """Whether consumers may be waiting for a shared window."""
         return self.window.is_waited_for or self._connection.window.is_waited_for
 
     def _reopen_window(self) -> None:
-        """A settlement may let any consumer go on that shares a limit."""
+        """Let all consumers that share a limited window go on, after a settlement."""
         if self._connection.window.is_limited:
             self._connection.resume()
         elif self.window.is_limited:
             self.resume()
 
     def check_timeouts(self) -> None:
-        """Close the channel when a delivery has waited longer for its acknowledgement than it may (RabbitMQ)."""
+        """Close the channel if a delivery has exceeded its consumer timeout (RabbitMQ)."""
         now_ms = self._tick.now_ms
         timers = self._tick.timers
         for delivery in self.unacked.outstanding():
@@ -334,14 +337,14 @@ class Deliveries(Outflow):
             timers.at(due_ms, self._timeout)
 
     def end(self) -> list[ChannelConsumer]:
-        """The channel is closed: nothing more goes out, and what is unsettled goes back. Returns who consumed."""
+        """End all subscriptions, and return unsettled deliveries: the channel is closed. Returns its consumers."""
         consumers = list(self.consumers.values())
         self.consumers = {}
         self._last = None
         if self._connection.last is self:
             self._connection.last = None
         self._tick.timers.cancel(self._timeout)
-        # First the subscriptions, so that nothing is requeued into a consumer that is on its way out.
+        # The subscriptions end first, so that no message is requeued to a consumer of this channel.
         for consumer in consumers:
             consumer.queue.unsubscribe(consumer)
         self.requeue(self.unacked.take_all())
@@ -352,7 +355,7 @@ class Deliveries(Outflow):
 
 @final
 class _Timeout(Timed):
-    """When a delivery of a channel may have waited too long."""
+    """The timer for the consumer timeouts of a channel."""
 
     def __init__(self, deliveries: Deliveries) -> None:
         super().__init__()

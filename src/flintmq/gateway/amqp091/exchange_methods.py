@@ -1,4 +1,4 @@
-"""exchange.* as the server answers it."""
+"""Handlers of exchange.*."""
 
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.wire.amqp091.methods import (
@@ -46,7 +46,7 @@ def bind(channel: ServerChannel, method: Method) -> None:
 def unbind(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, ExchangeUnbind)
     exchanges = channel.vhost.exchanges
-    # Between what is not there nothing is bound (RabbitMQ).
+    # Without one of the exchanges there is no binding, which is no fault (RabbitMQ).
     if method.destination in exchanges.by_name and method.source in exchanges.by_name:
         exchanges.unbind_exchange(method.destination, method.source, method.routing_key, method.arguments)
     if not method.no_wait:

@@ -1,7 +1,7 @@
-"""lease.*: FlintMQ's own class of methods, for readers that want batches of a queue which they can read again.
+"""Handlers of lease.*: FlintMQ's own class of methods, for readers that want repeatable batches of a queue.
 
-Who extends, settles or takes over a lease hears of it once that is on the disk, and so builds on nothing that a crash
-could take. What was leased can be fetched over any connection.
+Methods that extend, settle or take over a lease are answered once that is on the disk, so a crash cannot undo them.
+Leased messages can be fetched over any connection.
 """
 
 from typing import Final
@@ -28,9 +28,9 @@ from flintmq.wire.amqp091.methods import (
     Method,
 )
 
-# The wire's numbers have 64 bits and no sign.
+# Numbers on the wire are unsigned with 64 bits; higher ones are cut to this.
 _HIGHEST: Final = 2**63 - 1
-# A timeout that no clock gets to.
+# The longest timeout in milliseconds, which no clock reaches.
 _LONGEST_MS: Final = 2**53
 
 
@@ -79,7 +79,7 @@ def fetch(channel: ServerChannel, method: Method) -> None:
 
 
 def _fill(chunk: Chunk, lease: Lease, start: i64, stop: i64) -> i64:
-    """Returns where to go on."""
+    """Fill a chunk with leased messages from `start` up to `stop`. Returns the position to continue at."""
     following = start
     while following < stop:
         leased = lease.read(following)

@@ -1,4 +1,4 @@
-"""Names of queues and exchanges without line ends: RabbitMQ strips them where a definition is spoken of."""
+"""Removes line ends from names of queues and exchanges in methods about definitions, as RabbitMQ does."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ _NAMES: Final[dict[int, tuple[str, ...]]] = {
 
 
 def strip_line_ends(method: Method) -> None:
-    """Take CR and LF out of the names that a method has; publishing, consuming and purging take names as they are."""
+    """Remove CR and LF from the names in a method. Publishing, consuming and purging use names as they are."""
     for attribute in _NAMES.get(method.id, ()):
         name = getattr(method, attribute)
         if "\n" in name or "\r" in name:

@@ -1,7 +1,7 @@
-"""Which permissions each method needs, as RabbitMQ documents: checked before anything else is done for it.
+"""The permissions that each method needs, as RabbitMQ documents. They are checked before the method is handled.
 
-Passive declarations need any one of the three. What a declaration makes messages go to, by a dead-letter or alternate
-exchange, needs `write` there and `read` on what they come from.
+A passive declaration needs any one of the three. A declaration with a dead letter or alternate exchange needs `write`
+on that exchange, and `read` on the declared queue or exchange.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def _exchange_declare(channel: ServerChannel, method: Method) -> None:
     rights = channel.rights
     name = method.exchange
     if name == "" or channel.is_void(method.passive, method.no_wait):
-        # The empty name is refused to everybody, and for another reason.
+        # The handler refuses the empty name to everybody, for another reason.
         return
     if method.passive:
         rights.check_any("exchange", name)
@@ -79,10 +79,10 @@ def _source(channel: ServerChannel, exchange: str, routing_key: str) -> None:
 
 
 def _queue_declare(channel: ServerChannel, method: Method) -> None:
-    """A name that the server makes up is checked once it is there."""
+    """Check a declaration. A name that the server generates is checked by the handler."""
     assert isinstance(method, QueueDeclare)
     if is_reply_address(method.queue) or channel.is_void(method.passive, method.no_wait):
-        # Declaring an address for answers tells whether somebody waits there, and changes nothing (RabbitMQ).
+        # Declaring a reply address only tells whether a client waits for replies there (RabbitMQ).
         return
     if method.passive:
         channel.rights.check_any("queue", channel.queue_name(method.queue))
@@ -91,7 +91,7 @@ def _queue_declare(channel: ServerChannel, method: Method) -> None:
 
 
 def check_queue(channel: ServerChannel, method: QueueDeclare, name: str) -> None:
-    """Raises AccessRefused unless the user may declare the queue by this name."""
+    """Check that the user may declare a queue of this name. Raises AccessRefused."""
     rights = channel.rights
     rights.check(CONFIGURE, "queue", name)
     dead_letters = method.arguments.get("x-dead-letter-exchange")
@@ -124,13 +124,13 @@ def _queue_delete(channel: ServerChannel, method: Method) -> None:
 def _queue_read(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, (QueuePurge, BasicConsume, BasicGet, StreamQuery, StreamFetch, StreamSpan))
     if isinstance(method, BasicConsume) and method.queue == REPLY_TO:
-        # Answers straight to a channel are that channel's own.
+        # A channel may always consume its own replies.
         return
     channel.rights.check(READ, "queue", channel.queue_name(method.queue))
 
 
 def _lease(channel: ServerChannel, method: Method) -> None:
-    """Whoever may consume from a queue may as well take over what somebody else has of it."""
+    """Check `read`: a user who may consume from a queue may also take over a lease of another client."""
     assert isinstance(method, (LeaseOpen, LeaseExtend, LeaseFetch, LeaseSettle, LeaseRelease, LeaseQuery))
     channel.rights.check(READ, "queue", channel.queue_name(method.queue))
 

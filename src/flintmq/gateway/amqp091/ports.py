@@ -1,4 +1,4 @@
-"""A connection and a channel as consumers, deliveries and transactions see them: these files do not know the rest."""
+"""The interfaces of connections and channels that consumers, deliveries and transactions depend on."""
 
 from abc import abstractmethod
 
@@ -19,7 +19,7 @@ from flintmq.protocol.amqp091.connection import Connection, ConnectionOwner
 
 
 class ClientConnection(ConnectionOwner):
-    """The connection of a client; `peer` names the other side, `number` is its own for the life of the node."""
+    """The connection of a client. `peer` names the other side; `number` is unique for the life of the node."""
 
     # The protocol engine.
     engine: Connection
@@ -30,22 +30,22 @@ class ClientConnection(ConnectionOwner):
         self.user = ""
         # The prefetch window of all channels together.
         self.window = Window()
-        # The deliveries of the channel that got something last.
+        # The deliveries of the channel that got the last message.
         self.last: Outflow | None = None
-        # Whether basic.qos is the channel's with and without `global`.
+        # Whether basic.qos limits the whole channel even without `global`.
         self.limits_channel = False
 
     @abstractmethod
     def fail(self, error: AmqpError) -> None:
-        """Close the connection from this side."""
+        """Close the connection with this error."""
 
     @abstractmethod
     def measure(self) -> None:
-        """A limit of bytes was set or lifted: consumers begin to compare sizes, or need not any more."""
+        """Have consumers check whether a limit of bytes applies to them, because one was set or lifted."""
 
     @abstractmethod
     def resume(self) -> None:
-        """There is room again in the socket or in a window: the consumers of all channels may go on."""
+        """Let the consumers of all channels go on: the socket, or a window, has room again."""
 
 
 class ClientChannel(ChannelOwner):
@@ -63,7 +63,7 @@ class ClientChannel(ChannelOwner):
 
     @abstractmethod
     def client(self) -> Client:
-        """The client, for taps."""
+        """Describe the client for taps."""
 
     @abstractmethod
     def put(self, target: PublishTarget, message: Message, queues: list[Queue]) -> None:
@@ -71,12 +71,12 @@ class ClientChannel(ChannelOwner):
 
     @abstractmethod
     def consumer_cancelled(self, consumer: Consumer) -> None:
-        """A consumer of this channel has ended with its queue."""
+        """Forget a consumer of this channel that has ended with its queue, and tell the client."""
 
     @abstractmethod
     def close(self, error: AmqpError) -> None:
-        """Close the channel for a reason that came up without a method of the client."""
+        """Close the channel with an error that no method of the client caused."""
 
     @abstractmethod
     def close_later(self, error: AmqpError) -> None:
-        """Close the channel at the end of the tick, for a caller that is in the middle of something."""
+        """Close the channel at the end of the tick, because the caller is in the middle of a dispatch."""

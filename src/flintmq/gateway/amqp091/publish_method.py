@@ -1,4 +1,4 @@
-"""A basic.publish method's payload, read once: publishers repeat themselves."""
+"""Parses the payload of basic.publish, and caches the result, because publishers repeat the same payloads."""
 
 from mypy_extensions import i64
 
@@ -12,7 +12,7 @@ _ADDRESS_AT = 6
 
 
 def publish_target(targets: PublishTargets, payload: bytes) -> PublishTarget:
-    """The target that a basic.publish method names. Raises SyntaxFault when the payload is malformed."""
+    """The target that a basic.publish method names. Raises SyntaxFault if the payload is malformed."""
     known = targets.find(payload)
     if known is not None:
         return known

@@ -1,4 +1,4 @@
-"""What the properties of a published message ask of the broker, decoded once for equal properties."""
+"""Publish options: what the properties of a message ask of the broker, decoded once for equal properties."""
 
 from typing import Final, final
 
@@ -10,23 +10,23 @@ from flintmq.gateway.amqp091.codec import COMMAND_HEADER, options
 from flintmq.gateway.amqp091.ports import ClientChannel
 from flintmq.wire.amqp091.properties import Scan, decode_properties, encode_properties, headers, scan, short_at
 
-# The queue a client consumes from, and names in reply-to, for answers straight to its channel (RabbitMQ).
+# The queue that a client consumes from, and names in reply-to, to get replies directly on its channel (RabbitMQ).
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
-# The prefix of reply addresses that requests carry instead of it.
+# The prefix of generated reply addresses, which replace that name in the reply-to of requests.
 REPLY_PREFIX: Final = f"{REPLY_TO}."
 
 
 def is_reply_address(queue: str) -> bool:
-    """Whether it is the name of no queue but of a place for answers: a channel's own, or somebody's by its address."""
+    """Whether a name means a reply address: that of the own channel, or a generated one of any client."""
     return queue == REPLY_TO or queue.startswith(REPLY_PREFIX)
 
 
 @final
 class PublishOptions:
-    """`properties` are what is kept: the publisher's bytes, but where a feature changes them.
+    """Options of a message. `properties` are stored with it: the publisher's bytes, unless a feature changes them.
 
-    `more_keys` are routing keys beside the method's, None where there are none. `need_rights` beyond those of any
-    message to the address. Some do not `last`: the same properties may say something else with the next message.
+    `more_keys` are routing keys in addition to that of the method; None: none. `need_rights`: they need permissions
+    beyond those for the address. `lasts`: equal properties of the next message have the same options.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ NO_OPTIONS: Final = PublishOptions(b"\x00\x00", TRANSIENT, None)
 
 
 def read_publish_options(channel: ClientChannel, properties: bytes) -> PublishOptions:
-    """Raises SyntaxFault for malformed properties, PreconditionFailed for ones that ask for what cannot be."""
-    # Whoever reads this message later, be it a client or a stream's reader, must be able to: all of it is looked at.
+    """Read the options in encoded properties. Raises SyntaxFault if malformed, PreconditionFailed if invalid."""
+    # All properties are checked, so that later readers, such as clients or stream filters, can decode them.
     found = scan(properties)
     lasts = True
     if found.user_id_at:
@@ -75,7 +75,7 @@ def read_publish_options(channel: ClientChannel, properties: bytes) -> PublishOp
         if hidden:
             asked.hidden_keys = hidden
         if "BCC" in table:
-            # Nobody who gets the message is to see who else does.
+            # Receivers must not see the routing keys in BCC.
             decoded = decode_properties(kept)
             decoded.headers = {name: value for name, value in table.items() if name != "BCC"}
             kept = encode_properties(decoded)
@@ -83,7 +83,11 @@ def read_publish_options(channel: ClientChannel, properties: bytes) -> PublishOp
 
 
 def check_command(channel: ClientChannel, exchange: str, keys: list[str]) -> None:
-    """Raises unless the user may tell the queues of these names what to do, and says so to the default exchange."""
+    """Check that the user may send a command to the queues of these names.
+
+    Raises PreconditionFailed for another exchange than the default one, AccessRefused without `configure` or for a
+    reply address, ResourceLocked for an exclusive queue of another connection.
+    """
     if exchange != "":
         raise PreconditionFailed(
             f"header '{COMMAND_HEADER}' is for the default exchange, where the routing key names the queue"
@@ -98,7 +102,7 @@ def check_command(channel: ClientChannel, exchange: str, keys: list[str]) -> Non
 
 
 def _speaks_of_copies(properties: bytes, found: Scan) -> bool:
-    """A search that finds nothing is cheaper by far than decoding a table."""
+    """Whether the headers may have CC or BCC. Searching the bytes is much cheaper than decoding the table."""
     return b"CC" in properties[found.headers_at : found.headers_end]
 
 
@@ -108,5 +112,5 @@ def _keys(table: Table, name: str) -> list[str]:
     listed = table[name]
     if not isinstance(listed, list):
         raise PreconditionFailed(f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(listed)}}}')
-    # Values that are no strings are ignored, and are no fault (RabbitMQ).
+    # Values that are not strings are ignored (RabbitMQ).
     return [key for key in listed if isinstance(key, str)]

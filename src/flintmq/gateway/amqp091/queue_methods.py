@@ -1,4 +1,4 @@
-"""queue.* as the server answers it."""
+"""Handlers of queue.*."""
 
 from base64 import urlsafe_b64encode
 
@@ -22,7 +22,7 @@ from flintmq.wire.amqp091.methods import (
 
 
 def generated_name(prefix: str, channel: ServerChannel) -> str:
-    """A name nobody else has: 128 random bits."""
+    """Generate a unique name: `prefix` and 128 random bits."""
     return prefix + urlsafe_b64encode(channel.gateway.random_bytes(16)).decode().rstrip("=")
 
 
@@ -65,9 +65,9 @@ def declare(channel: ServerChannel, method: Method) -> None:
 
 
 def _declare_reply_address(channel: ServerChannel, method: QueueDeclare) -> None:
-    """Who is about to answer asks whether somebody waits (RabbitMQ): one consumer, and never a message.
+    """Answer whether a client waits at a reply address (RabbitMQ): with one consumer, and no messages.
 
-    Any channel may consume from the plain name, so that is always there. Raises NotFound.
+    The plain name always exists, because any channel may consume from it. Raises NotFound if no client waits.
     """
     name = method.queue
     if name != REPLY_TO and name not in channel.vhost.replies:
@@ -80,7 +80,7 @@ def _declare_reply_address(channel: ServerChannel, method: QueueDeclare) -> None
 def bind(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, QueueBind)
     queue = channel.queue(method.queue)
-    # amqp-0-9-1 queue.bind.queue: without a queue's name, an empty key means the name of the last declared one.
+    # Without a queue name, an empty key means the name of the last declared queue (amqp-0-9-1 queue.bind.queue).
     key = queue.name if method.queue == "" and method.routing_key == "" else method.routing_key
     channel.spend_on_selector(method.arguments)
     channel.vhost.exchanges.bind_queue(queue, method.exchange, key, method.arguments)
@@ -93,7 +93,7 @@ def unbind(channel: ServerChannel, method: Method) -> None:
     vhost = channel.vhost
     name = channel.queue_name(method.queue)
     are_there = name in vhost.queues and method.exchange in vhost.exchanges.by_name
-    # Between what is not there nothing is bound (RabbitMQ).
+    # Without the queue or the exchange there is no binding, which is no fault (RabbitMQ).
     if are_there or vhost.dialect.missing_is_fault:
         vhost.exchanges.unbind_queue(channel.queue(name), method.exchange, method.routing_key, method.arguments)
     channel.reply_when_durable(QueueUnbindOk())

@@ -14,7 +14,7 @@ class Offer:
 
     properties: Table
     tuning: Tuning
-    # How many consumers a channel may have; 0 for any number.
+    # The maximum number of consumers per channel; 0: no limit.
     consumers_max: int = 0
 
 

@@ -1,6 +1,6 @@
-"""stage.*: FlintMQ's own class of methods, for writers in many parts that publish a batch as a whole, or not at all.
+"""Handlers of stage.*: FlintMQ's own class of methods, for distributed writers that publish a batch as a whole.
 
-A task selects where what it publishes is staged, and says when that is all; the driver, on its own channel, commits.
+A task selects an attempt, publishes messages into it, and completes it. The driver commits on another channel.
 """
 
 from flintmq.base.errors import PreconditionFailed
@@ -26,7 +26,7 @@ from flintmq.wire.amqp091.tables import INT64_MAX
 
 
 def open_stage(channel: ServerChannel, method: Method) -> None:
-    """The epoch is a promise: it goes out once it is on the disk."""
+    """Open a stage. The answer waits until the new epoch is on the disk, so that a crash cannot undo it."""
     assert isinstance(method, StageOpen)
     channel.check_storage()
     stage = channel.vhost.stages.open(method.transactional_id, channel.user.owner, method.owner)

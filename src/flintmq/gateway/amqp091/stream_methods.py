@@ -1,7 +1,7 @@
-"""stream.*: FlintMQ's own class of methods, for readers that want ranges of a stream rather than a subscription.
+"""Handlers of stream.*: FlintMQ's own class of methods, for readers that fetch ranges of a stream.
 
-Such readers remember offsets in a place of their own, so they are told of durable records only: after a crash, the
-offset of one that was lost belongs to another message, and a reader that is past it would never see that.
+Such readers remember offsets themselves, so they get only durable records: after a crash, the offset of a lost message
+belongs to another one, which a reader that is past it would never see.
 """
 
 from typing import Final
@@ -21,13 +21,14 @@ from flintmq.wire.amqp091.methods import (
     StreamSpanOk,
 )
 
-# What is read from the disk at once: who asks for a range takes all of it.
+# Bytes that are read from the disk at once, because a reader of a range needs all of it.
 _FETCH_AHEAD_BYTES: Final = 256 * 1024
 
 
 def query(channel: ServerChannel, method: Method) -> None:
-    """Which offsets there are, which is the first at or after a timestamp, and of which stream: another one that gets
-    the name later has another number.
+    """Answer the range of offsets, the first offset at or after a timestamp, and the id of the stream.
+
+    The id differs if the stream is deleted and another one gets its name.
     """
     assert isinstance(method, StreamQuery)
     stream = _stream(channel, method.queue)
@@ -38,7 +39,10 @@ def query(channel: ServerChannel, method: Method) -> None:
 
 
 def fetch(channel: ServerChannel, method: Method) -> None:
-    """Records from an offset on, as one content; none when the range is empty."""
+    """Answer messages from an offset on as one content, which is empty if the range is empty.
+
+    Raises PreconditionFailed if the offset is before the first one that is kept.
+    """
     assert isinstance(method, StreamFetch)
     stream = _stream(channel, method.queue)
     log = stream.log
@@ -61,7 +65,7 @@ def fetch(channel: ServerChannel, method: Method) -> None:
                 continue
             message = cursor.next(stop)
             if message is None:
-                # Behind what was damaged, and set aside.
+                # The rest of the range was damaged, and is skipped.
                 following = min(cursor.offset, stop)
                 break
             if not chunk.push(cursor.offset - 1, message, False):
@@ -75,7 +79,7 @@ def fetch(channel: ServerChannel, method: Method) -> None:
 
 
 def span(channel: ServerChannel, method: Method) -> None:
-    """Where to stop for about so many bytes from an offset on, as the files have them: behind one message at least."""
+    """Answer the end of a range of about `max_bytes` in the files from an offset on; it has at least one message."""
     assert isinstance(method, StreamSpan)
     log = _stream(channel, method.queue).log
     start = max(method.offset, log.first_offset)

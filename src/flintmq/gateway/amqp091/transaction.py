@@ -1,4 +1,4 @@
-"""A channel's part in its transaction (amqp-0-9-1 tx): what it staged, and what the commit does to it."""
+"""Staged publishes and settlements of a channel's transaction (amqp-0-9-1 tx)."""
 
 from typing import final
 

@@ -1,4 +1,4 @@
-"""tx.* as the server answers it."""
+"""Handlers of tx.*."""
 
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.wire.amqp091.methods import Method, TxCommit, TxRollback, TxRollbackOk, TxSelect, TxSelectOk
@@ -11,7 +11,7 @@ def select(channel: ServerChannel, method: Method) -> None:
 
 
 def commit(channel: ServerChannel, method: Method) -> None:
-    """tx.commit-ok follows once all of it is on the disk."""
+    """Commit the transaction; tx.commit-ok is sent once it is on the disk."""
     assert isinstance(method, TxCommit)
     channel.commit()
 

@@ -1,4 +1,4 @@
-"""Deliveries of a channel that its client has not settled yet, by delivery tag."""
+"""The unsettled deliveries of a channel by delivery tag."""
 
 from typing import Final, final
 
@@ -10,19 +10,19 @@ from flintmq.broker.queue.base import Queue
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.wire.amqp091.tables import UINT64_MAX
 
-# How a delivery is settled.
+# Outcomes of deliveries.
 ACCEPT: Final = 0
 REJECT: Final = 1
 REQUEUE: Final = 2
-# Settled slots at the front are cut off from here on, once they are half of all: rare enough to be free.
+# Settled slots at the front are cut off when there are this many, and half of all: so rarely that it costs nothing.
 _TRIM_SLOTS: Final = 1024
 
 
 @final
 class Delivery:
-    """An entry in a client's hands since `since_ms`; `consumer` is None when it was taken by basic.get.
+    """An entry that a client has since `since_ms` (Unix time); `consumer` is None for a delivery of basic.get.
 
-    `size` is what it takes of windows. `is_staged`: a transaction will settle it once it is committed.
+    `size` is the number of bytes that windows count. `is_staged`: the commit of a transaction will settle it.
     """
 
     def __init__(self, entry: Entry, queue: Queue, consumer: ChannelConsumer | None, size: i64, since_ms: i64) -> None:
@@ -37,7 +37,7 @@ class Delivery:
 
 @final
 class Unacked:
-    """Tags are given out in order, so a list by tag serves: `_slots[_head]` is the oldest, with tag `_first`."""
+    """Unsettled deliveries in a list, since tags are consecutive: `_slots[_head]` is the oldest, with tag `_first`."""
 
     def __init__(self) -> None:
         self._slots: list[Delivery | None] = []
@@ -45,7 +45,7 @@ class Unacked:
         self._first: i64 = 1
 
     def add(self, delivery: Delivery | None) -> i64:
-        """Returns the delivery tag. None uses up a tag for what needs no settlement."""
+        """Add a delivery and return its tag. None uses a tag for a delivery that needs no settlement."""
         slots = self._slots
         if delivery is None and self._head == len(slots):
             tag: i64 = self._first
@@ -59,11 +59,11 @@ class Unacked:
 
     @property
     def span(self) -> i64:
-        """Tags from the oldest to the newest, the settled ones in between included: what has to be walked through."""
+        """The number of tags from the oldest to the newest, including settled ones: the work to search all."""
         return len(self._slots) - self._head
 
     def take(self, tag: i64, multiple: bool) -> list[Delivery]:
-        """The delivery of that tag, or all up to it (0: all there are), which are no longer unacknowledged.
+        """Remove and return the delivery with this tag; with `multiple`, all up to it (0: all).
 
         Raises PreconditionFailed for a tag that is not outstanding.
         """
@@ -83,7 +83,7 @@ class Unacked:
         return [found]
 
     def _take_front(self, count: i64) -> list[Delivery]:
-        """Take out the first `count` slots, and the settled ones behind them."""
+        """Remove the first `count` slots, and settled ones directly after them. Returns their deliveries."""
         slots = self._slots
         taken: list[Delivery] = []
         head: i64 = self._head
@@ -126,7 +126,7 @@ class Unacked:
         return found
 
     def drop_staged(self, staged: list[Delivery]) -> None:
-        """A transaction is committed: what it settles is no longer unacknowledged."""
+        """Remove the deliveries that a committed transaction settles."""
         slots = self._slots
         before: i64 = self._head - self._first
         for delivery in staged:
@@ -134,7 +134,7 @@ class Unacked:
         self._take_front(0)
 
     def find(self, tag: i64, multiple: bool) -> list[Delivery]:
-        """What `take` would give, but for deliveries that are staged already; nothing is taken.
+        """Return what `take` would return, except deliveries that are staged already, and remove nothing.
 
         Raises PreconditionFailed for a tag that is not outstanding.
         """

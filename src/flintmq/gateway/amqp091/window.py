@@ -1,4 +1,4 @@
-"""How much may be sent before it is acknowledged (amqp-0-9-1 basic.qos): in messages, and in bytes of bodies."""
+"""Prefetch windows: how much may be sent unacknowledged, in messages and bytes of bodies (amqp-0-9-1 basic.qos)."""
 
 from typing import final
 
@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 @final
 class Window:
-    """A prefetch window: unacknowledged messages and bytes, and their limits; a limit of 0 is none."""
+    """A prefetch window: the numbers of unacknowledged messages and bytes, and their limits; 0: no limit."""
 
     def __init__(self, messages_max: i64 = 0, bytes_max: i64 = 0) -> None:
         self.messages_max: i64 = messages_max
@@ -28,11 +28,11 @@ class Window:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether somebody may have to wait for it: a body may be too large for what is left of a limit of bytes."""
+        """Whether a consumer may wait for it; with a limit of bytes always, because a body may be too large."""
         return self.bytes_max != 0 or not self.is_open()
 
     def fits(self, size: i64) -> bool:
-        """Whether a body of this size may be added. A single one always may: the limit is about sending ahead."""
+        """Whether a body of this size may be added. A single one always may, because the limit is for prefetching."""
         return self.bytes_max == 0 or self.messages == 0 or self.bytes + size <= self.bytes_max
 
     def take(self, size: i64) -> None:
