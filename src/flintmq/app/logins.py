@@ -27,7 +27,9 @@ def login_policy(settings: Settings) -> LoginPolicy:
         if name not in MECHANISMS:
             raise ConfigurationError(f"auth.mechanisms: '{name}' is unknown; known are {', '.join(MECHANISMS)}")
     if not mechanisms:
-        raise ConfigurationError(f"auth.mechanisms is empty, so no client could log in; known are {', '.join(MECHANISMS)}")
+        raise ConfigurationError(
+            f"auth.mechanisms is empty, so no client could log in; known are {', '.join(MECHANISMS)}"
+        )
     return LoginPolicy(
         mechanisms,
         settings.auth.anonymous_user,
