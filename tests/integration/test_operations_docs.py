@@ -16,6 +16,7 @@ from tests.servers import BrokerProcess
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OPERATIONS = ROOT / "docs" / "operations.md"
+README = ROOT / "README.md"
 
 
 def calls(text: str) -> Iterator[str]:
@@ -64,3 +65,16 @@ def test_the_day_to_day_commands_work(tmp_path: Path, monkeypatch: pytest.Monkey
             )
             assert ran.returncode == 0, f"{line}\n{ran.stderr}"
             assert "Traceback" not in ran.stderr
+
+
+def test_the_quick_start_works(tmp_path: Path) -> None:
+    """The commands of the README, on the broker that its first command starts: what is published is consumed."""
+    section = re.split(r"^## ", README.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    (start,) = [part for part in section if part.startswith("Quick start")]
+    printed = ""
+    with BrokerProcess(tmp_path / "data") as broker:
+        for line in calls(start):
+            ran = run_here(*shlex.split(line)[1:], FLINTMQ_URL=broker.url)
+            assert ran.returncode == 0, f"{line}\n{ran.stderr}"
+            printed += ran.stdout
+    assert "on the disk" in printed
