@@ -300,6 +300,11 @@ class TransactionRollback(Amqp10Error):
     usual_scope: ClassVar[int] = SCOPE_LINK
 
 
+class TransactionTimeout(Amqp10Error):
+    condition: ClassVar[str] = "amqp:transaction:timeout"
+    usual_scope: ClassVar[int] = SCOPE_LINK
+
+
 class ClosedByPeer(FlintError):
     """The peer closed a channel or the connection; `code` and `text` are the peer's. Code 200 is not an error."""
 
