@@ -969,12 +969,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "4.1.survives-a-kill",
-        "gateway/amqp10/transactions.py",
-        (
-            "                connection.confirms.add(Discharged(self._transactions, self._link, delivery))\n"
-            "                return None"
-        ),
-        "                return ACCEPTED",
+        "broker/transaction.py",
+        "                settlement.apply()",
+        "                pass",
     ),
     (
         "4.2.declared",
