@@ -168,6 +168,8 @@ def test_3_5_5_none(mortal: BrokerProcess) -> None:
     killed = Killed(mortal)
     killed.session.sender(killed.address).accepted(text(durable=True))
     tag = killed.receiver(DURABLE_NONE, credit=1).get().tag
+    # Definitions are written before later messages: had the source been kept, it would be on the disk by now.
+    killed.session.sender(killed.address).accepted(text(durable=True))
     killed.kill()
     killed.session.receiver(None, 0, name=killed.name, unsettled={tag: None}).expect_refusal("amqp:invalid-field")
     link = killed.receiver(DURABLE_NONE, credit=1, unsettled={tag: None})
