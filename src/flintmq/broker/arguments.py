@@ -1,16 +1,13 @@
 """Arguments of declarations: which ones are understood, and when two declarations of one name are equivalent."""
 
 from decimal import Decimal
-from typing import Final
+from typing import Final, final
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.base.limits import DEDUP_MAX_ENTRIES, EXPIRY_MAX_MS, SHORTSTR_MAX_BYTES
 from flintmq.base.values import INTEGER_TYPES, Timestamp, integer_type
 from flintmq.broker.fields import Field
 from flintmq.broker.message import Table
-
-# RabbitMQ's limit: x-max-priority is one octet.
-_PRIORITIES_MAX: Final = 255
 
 # The queue argument for the lifetime policy, and the policies' names (amqp-1.0 §3.5.10 to §3.5.13).
 LIFETIME: Final = "x-lifetime-policy"
@@ -21,59 +18,11 @@ ON_NO_LINKS_OR_MESSAGES: Final = "delete-on-no-links-or-messages"
 LIFETIME_POLICIES: Final = (ON_CLOSE, ON_NO_LINKS, ON_NO_MESSAGES, ON_NO_LINKS_OR_MESSAGES)
 
 QUEUE_KINDS: Final = ("classic", "quorum", "stream")
+_CLASSIC: Final = ("classic",)
+_NOT_STREAM: Final = ("classic", "quorum")
+_STREAM: Final = ("stream",)
 
-# Arguments that classic queues have here and not in RabbitMQ, in addition to x-paused.
-_BEYOND_RABBITMQ: Final = (
-    "x-group-header",
-    "x-last-value-key",
-    "x-delayed-retry-type",
-    "x-delayed-retry-min",
-    "x-delayed-retry-max",
-    "x-delayed-retry-multiplier",
-    "x-dedup-window",
-    "x-dedup-size",
-)
-# Arguments that a repeated declaration has to agree on. An unknown argument is kept, and neither refused nor compared.
-# x-paused is not compared because an administrator pauses a queue without changing its declarations.
-QUEUE_COMPARED: Final = (
-    "x-queue-type",
-    "x-expires",
-    "x-message-ttl",
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-dead-letter-strategy",
-    "x-max-length",
-    "x-max-length-bytes",
-    "x-max-age",
-    "x-stream-max-segment-size-bytes",
-    "x-max-priority",
-    "x-overflow",
-    "x-single-active-consumer",
-    "x-delivery-limit",
-    "x-consumer-timeout",
-    *_BEYOND_RABBITMQ,
-)
 EXCHANGE_COMPARED: Final = ("alternate-exchange",)
-# Arguments that are refused on queues of the other kinds. These are RabbitMQ's, for how it stores classic queues, and
-# have no effect here.
-_OF_CLASSIC: Final = ("x-queue-mode", "x-queue-version", "x-queue-master-locator")
-_NOT_ON_QUORUM: Final = ("x-max-priority", *_OF_CLASSIC)
-_NOT_ON_STREAM: Final = (
-    "x-expires",
-    "x-message-ttl",
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-dead-letter-strategy",
-    "x-max-length",
-    "x-max-priority",
-    "x-overflow",
-    "x-delivery-limit",
-    *_OF_CLASSIC,
-    *_BEYOND_RABBITMQ,
-    "x-paused",
-    LIFETIME,
-)
-_ONLY_ON_STREAM: Final = ("x-max-age", "x-stream-max-segment-size-bytes")
 # The consumer argument that names a stream's reader. The broker stores the reader's offset under this name.
 READER: Final = "x-stream-reader"
 # RabbitMQ's limit: positions in larger segments would not fit its indexes.
@@ -81,44 +30,16 @@ SEGMENT_MAX_BYTES: Final = 3_000_000_000
 # RabbitMQ's bounds for the filter of a chunk. Filters here are exact and need no space.
 FILTER_MIN_BYTES: Final = 16
 FILTER_MAX_BYTES: Final = 255
-_NUMBERS: Final = (
-    "x-max-length",
-    "x-max-length-bytes",
-    "x-stream-max-segment-size-bytes",
-    "x-stream-filter-size-bytes",
-    "x-delivery-limit",
-    "x-delayed-retry-multiplier",
-    "x-dedup-size",
-)
-_TIMES: Final = (
-    "x-message-ttl",
-    "x-expires",
-    "x-consumer-timeout",
-    "x-delayed-retry-min",
-    "x-delayed-retry-max",
-    "x-dedup-window",
-)
-_ONE_AT_LEAST: Final = ("x-expires", "x-delayed-retry-multiplier", "x-dedup-window", "x-dedup-size")
+# RabbitMQ's limit: x-max-priority is one octet.
+_PRIORITIES_MAX: Final = 255
 # A higher multiplier would reach the longest possible pause with the second retry, whatever the first pause was.
 _MULTIPLIER_MAX: Final = 1_000_000
-_FLAGS: Final = ("x-single-active-consumer", "x-paused")
-_TEXTS: Final = (
-    "x-dead-letter-routing-key",
-    "x-dead-letter-strategy",
-    "x-delayed-retry-type",
-    "x-overflow",
-    "x-queue-leader-locator",
-    "x-queue-mode",
-    LIFETIME,
-)
 OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
 RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
 STRATEGIES: Final = ("at-most-once", "at-least-once")
 # RabbitMQ's settings for the node of a queue, and for where its messages are kept. They have no effect here.
-LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders", "min-masters")
-QUEUE_MODES: Final = ("default", "lazy")
-# Arguments whose value is the name of a message's field.
-_FIELDS: Final = ("x-group-header", "x-last-value-key")
+_LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders", "min-masters")
+_QUEUE_MODES: Final = ("default", "lazy")
 _AGE_UNITS: Final = {
     "Y": 365 * 86_400_000,
     "M": 30 * 86_400_000,
@@ -132,6 +53,155 @@ _AGE_MAX_MS: Final = 10**15
 _AGE_MAX_DIGITS: Final = 15
 
 
+class _Argument:
+    """A queue argument whose value can be anything. Queues of other `kinds` refuse it.
+
+    `compared`: a repeated declaration has to agree on it.
+    """
+
+    def __init__(self, kinds: tuple[str, ...] = QUEUE_KINDS, *, compared: bool = True) -> None:
+        self.kinds = kinds
+        self.compared = compared
+
+    def fault(self, value: object, arguments: Table) -> str:
+        """Return the error of a value, one of a declaration's `arguments`, in RabbitMQ's words; "" if it is valid."""
+        return ""
+
+
+class _Number(_Argument):
+    def __init__(
+        self,
+        kinds: tuple[str, ...] = QUEUE_KINDS,
+        *,
+        least: int = 0,
+        most: int | None = None,
+        above: str = "max_value_exceeded",
+        compared: bool = True,
+    ) -> None:
+        super().__init__(kinds, compared=compared)
+        self._least = least
+        self._most = most
+        self._above = above
+
+    def fault(self, value: object, arguments: Table) -> str:
+        if isinstance(value, bool) or not isinstance(value, int):
+            return _integer_fault(value)
+        if value < self._least:
+            return "{value_zero,0}" if value == 0 else f"{{value_negative,{value}}}"
+        if self._most is not None and value > self._most:
+            return f"{{{self._above},{value}}}"
+        return ""
+
+
+@final
+class _Time(_Number):
+    """A time in milliseconds."""
+
+    def __init__(self, kinds: tuple[str, ...] = QUEUE_KINDS, *, least: int = 0) -> None:
+        super().__init__(kinds, least=least, most=EXPIRY_MAX_MS, above="value_too_large")
+
+
+@final
+class _Flag(_Argument):
+    def fault(self, value: object, arguments: Table) -> str:
+        return "" if isinstance(value, bool) else _type_fault(value)
+
+
+@final
+class _Word(_Argument):
+    """One of several texts. `otherwise` is the error of any other text."""
+
+    def __init__(
+        self, kinds: tuple[str, ...], words: tuple[str, ...], otherwise: str, *, compared: bool = True
+    ) -> None:
+        super().__init__(kinds, compared=compared)
+        self._words = words
+        self._otherwise = otherwise
+
+    def fault(self, value: object, arguments: Table) -> str:
+        if not isinstance(value, str):
+            return _type_fault(value)
+        return "" if value in self._words else self._otherwise
+
+
+@final
+class _DeadLetterKey(_Argument):
+    def fault(self, value: object, arguments: Table) -> str:
+        if not isinstance(value, str):
+            return _type_fault(value)
+        if "x-dead-letter-exchange" not in arguments:
+            return "routing_key_but_no_dlx_defined"
+        return "" if is_routing_key(value) else f"expected a routing key of at most {SHORTSTR_MAX_BYTES} bytes"
+
+
+@final
+class _FieldName(_Argument):
+    """The name of a message's header or property."""
+
+    def fault(self, value: object, arguments: Table) -> str:
+        if not isinstance(value, str):
+            return _type_fault(value)
+        if value == "":
+            return "expected the name of a header, or properties. and the name of a property"
+        try:
+            Field(value)
+        except PreconditionFailed as error:
+            return error.text
+        return ""
+
+
+@final
+class _Age(_Argument):
+    def fault(self, value: object, arguments: Table) -> str:
+        if not isinstance(value, str):
+            return _type_fault(value)
+        return "" if is_age(value) else "invalid_max_age"
+
+
+# All queue arguments. An argument that is not here is kept, and neither refused nor compared. `QueueSettings` has the
+# typed values of those that have an effect.
+_QUEUE_ARGUMENTS: Final[dict[str, _Argument]] = {
+    # `queue_kind` checks it.
+    "x-queue-type": _Argument(),
+    "x-expires": _Time(_NOT_STREAM, least=1),
+    "x-message-ttl": _Time(_NOT_STREAM),
+    # `check_queue_arguments` checks it.
+    "x-dead-letter-exchange": _Argument(_NOT_STREAM),
+    "x-dead-letter-routing-key": _DeadLetterKey(_NOT_STREAM),
+    "x-dead-letter-strategy": _Word(_NOT_STREAM, STRATEGIES, "invalid_dlx_strategy"),
+    "x-max-length": _Number(_NOT_STREAM),
+    "x-max-length-bytes": _Number(),
+    "x-max-age": _Age(_STREAM),
+    "x-stream-max-segment-size-bytes": _Number(_STREAM),
+    "x-max-priority": _Number(_CLASSIC, most=_PRIORITIES_MAX),
+    "x-overflow": _Word(_NOT_STREAM, OVERFLOWS, "invalid_overflow"),
+    "x-single-active-consumer": _Flag(),
+    "x-delivery-limit": _Number(_NOT_STREAM, least=-1),
+    "x-consumer-timeout": _Time(),
+    # Not in RabbitMQ, or not on its classic queues.
+    "x-group-header": _FieldName(_NOT_STREAM),
+    "x-last-value-key": _FieldName(_NOT_STREAM),
+    "x-delayed-retry-type": _Word(_NOT_STREAM, RETRY_TYPES, "invalid_delayed_retry_type"),
+    "x-delayed-retry-min": _Time(_NOT_STREAM),
+    "x-delayed-retry-max": _Time(_NOT_STREAM),
+    "x-delayed-retry-multiplier": _Number(_NOT_STREAM, least=1, most=_MULTIPLIER_MAX),
+    "x-dedup-window": _Time(_NOT_STREAM, least=1),
+    "x-dedup-size": _Number(_NOT_STREAM, least=1, most=DEDUP_MAX_ENTRIES),
+    # Not compared because an administrator pauses a queue without changing its declarations.
+    "x-paused": _Flag(_NOT_STREAM, compared=False),
+    LIFETIME: _Word(_NOT_STREAM, LIFETIME_POLICIES, f"expected one of {', '.join(LIFETIME_POLICIES)}", compared=False),
+    # `check_queue_arguments` checks its bounds. RabbitMQ compares neither it nor the following, which are about how
+    # RabbitMQ stores a queue and have no effect here.
+    "x-stream-filter-size-bytes": _Number(compared=False),
+    "x-queue-leader-locator": _Word(QUEUE_KINDS, _LOCATORS, "invalid_queue_locator_arg", compared=False),
+    "x-queue-mode": _Word(_CLASSIC, _QUEUE_MODES, "invalid_queue_mode", compared=False),
+    "x-queue-version": _Argument(_CLASSIC, compared=False),
+    "x-queue-master-locator": _Argument(_CLASSIC, compared=False),
+}
+# Arguments that a repeated declaration has to agree on.
+QUEUE_COMPARED: Final = tuple([name for name, argument in _QUEUE_ARGUMENTS.items() if argument.compared])
+
+
 def queue_kind(arguments: Table, name: str, vhost: str) -> str:
     """Return the queue type that x-queue-type asks for. Raises PreconditionFailed for an unknown type."""
     kind = arguments.get("x-queue-type", "classic")
@@ -143,20 +213,19 @@ def queue_kind(arguments: Table, name: str, vhost: str) -> str:
 
 def check_queue_arguments(arguments: Table, kind: str, name: str, vhost: str) -> None:
     """Raises PreconditionFailed, in RabbitMQ's words, for an argument with an invalid value."""
-    refused: tuple[str, ...] = _NOT_ON_STREAM if kind == "stream" else _ONLY_ON_STREAM
-    if kind == "quorum":
-        refused += _NOT_ON_QUORUM
-    for argument in arguments:
-        if argument in refused:
+    for argument, value in arguments.items():
+        known = _QUEUE_ARGUMENTS.get(argument)
+        if known is None:
+            continue
+        if kind not in known.kinds:
             raise PreconditionFailed(
                 f"invalid arg '{argument}' for queue '{name}' in vhost '{vhost}' of queue type {kind}"
             )
-        value = arguments[argument]
         if argument == "x-dead-letter-exchange" and not isinstance(value, str):
             raise PreconditionFailed(
                 f"invalid type '{type_name(value)}' for arg '{argument}' in queue '{name}' in vhost '{vhost}'"
             )
-        why = _fault(argument, value, arguments)
+        why = known.fault(value, arguments)
         if why:
             raise PreconditionFailed(f"invalid arg '{argument}' for queue '{name}' in vhost '{vhost}': {why}")
     if kind == "stream":
@@ -199,41 +268,6 @@ def alternate_exchange(name: str, vhost: str, arguments: Table) -> str:
     return found
 
 
-def _fault(argument: str, value: object, arguments: Table) -> str:
-    """Return the error of an argument's value in RabbitMQ's words, or "" if the value is valid."""
-    if argument in _NUMBERS or argument in _TIMES or argument == "x-max-priority":
-        return _number_fault(argument, value)
-    if argument in _FLAGS:
-        return "" if isinstance(value, bool) else _type_fault(value)
-    if argument in _TEXTS:
-        if not isinstance(value, str):
-            return _type_fault(value)
-        if argument == "x-dead-letter-routing-key" and "x-dead-letter-exchange" not in arguments:
-            return "routing_key_but_no_dlx_defined"
-        if argument == "x-dead-letter-routing-key" and not is_routing_key(value):
-            return f"expected a routing key of at most {SHORTSTR_MAX_BYTES} bytes"
-        if argument == "x-overflow" and value not in OVERFLOWS:
-            return "invalid_overflow"
-        if argument == "x-queue-leader-locator" and value not in LOCATORS:
-            return "invalid_queue_locator_arg"
-        if argument == "x-queue-mode" and value not in QUEUE_MODES:
-            return "invalid_queue_mode"
-        if argument == LIFETIME and value not in LIFETIME_POLICIES:
-            return f"expected one of {', '.join(LIFETIME_POLICIES)}"
-        if argument == "x-dead-letter-strategy" and value not in STRATEGIES:
-            return "invalid_dlx_strategy"
-        if argument == "x-delayed-retry-type" and value not in RETRY_TYPES:
-            return "invalid_delayed_retry_type"
-    if argument in _FIELDS:
-        return _field_fault(value)
-    if argument == "x-max-age":
-        if not isinstance(value, str):
-            return _type_fault(value)
-        if not is_age(value):
-            return "invalid_max_age"
-    return ""
-
-
 def is_age(value: str) -> bool:
     """Whether this is a number from 1 on, followed by a unit, as in x-max-age."""
     return age_ms(value) > 0
@@ -253,36 +287,6 @@ def age_ms(value: str) -> int:
 def is_routing_key(text: str) -> bool:
     """Whether a delivery can carry this routing key."""
     return len(text.encode(errors="surrogatepass")) <= SHORTSTR_MAX_BYTES
-
-
-def _field_fault(value: object) -> str:
-    if not isinstance(value, str):
-        return _type_fault(value)
-    if value == "":
-        return "expected the name of a header, or properties. and the name of a property"
-    try:
-        Field(value)
-    except PreconditionFailed as error:
-        return error.text
-    return ""
-
-
-def _number_fault(argument: str, value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int):
-        return _integer_fault(value)
-    if value < 0 and not (argument == "x-delivery-limit" and value == -1):
-        return f"{{value_negative,{value}}}"
-    if argument in _ONE_AT_LEAST and value == 0:
-        return "{value_zero,0}"
-    if argument in _TIMES and value > EXPIRY_MAX_MS:
-        return f"{{value_too_large,{value}}}"
-    if argument == "x-delayed-retry-multiplier" and value > _MULTIPLIER_MAX:
-        return f"{{max_value_exceeded,{value}}}"
-    if argument == "x-dedup-size" and value > DEDUP_MAX_ENTRIES:
-        return f"{{max_value_exceeded,{value}}}"
-    if argument == "x-max-priority" and value > _PRIORITIES_MAX:
-        return f"{{max_value_exceeded,{value}}}"
-    return ""
 
 
 def _integer_fault(value: object) -> str:
