@@ -58,7 +58,11 @@ def canonical(value: object) -> str:
 
 
 class Exchange:
-    """An exchange. Each type implements `add`, `remove` and `match`; everything else is common to all types.
+    """An exchange. Each type implements `add`, `remove` and `match`, and names itself in `type`.
+
+    A type with arguments of its own overrides `check`; one that refuses bindings, `check_binding`; one that keeps
+    messages, `history`. A type whose matching costs more than comparing keys sets `compares_all`, or overrides
+    `match_cost` and `match_cost_beside`.
 
     `alternate` names the exchange for messages that match no binding, "" for none. `changed` is the topology version in
     which the bindings last changed.
@@ -133,5 +137,6 @@ class Exchange:
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         """Return the bindings that a message with these routing keys matches, before their filters.
 
-        There are several keys if a message has CC or BCC. Types that are not `per_message` accept None as message.
+        There are several keys if a message has CC or BCC. A type that is `per_message` is asked once for each message.
+        For the other types `message` may be None, and one answer may serve many messages.
         """

@@ -14,7 +14,8 @@ from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.base import Queue
 
-DELAYED_TYPE: Final = "x-delayed-type"
+# The argument that names the type of the underlying exchange.
+UNDERLYING_TYPE: Final = "x-delayed-type"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

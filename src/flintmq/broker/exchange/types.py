@@ -5,7 +5,7 @@ from typing import Final
 from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.exchange.consistent_hash import ConsistentHashExchange
-from flintmq.broker.exchange.delayed import DELAYED_TYPE, DelayedExchange
+from flintmq.broker.exchange.delayed import UNDERLYING_TYPE, DelayedExchange
 from flintmq.broker.exchange.direct import DirectExchange
 from flintmq.broker.exchange.fanout import FanoutExchange
 from flintmq.broker.exchange.headers import HeadersExchange
@@ -58,9 +58,9 @@ def make_exchange(
         if isinstance(made, RandomPickExchange):
             made.random_source = random_source
         return made
-    underlying = arguments.get(DELAYED_TYPE)
+    underlying = arguments.get(UNDERLYING_TYPE)
     if not isinstance(underlying, str) or underlying == _DELAYED:
-        raise PreconditionFailed(f"Invalid argument, '{DELAYED_TYPE}' must be an existing exchange type")
+        raise PreconditionFailed(f"Invalid argument, '{UNDERLYING_TYPE}' must be an existing exchange type")
     check_type(underlying)
     inner = make_exchange(vhost, name, underlying, durable, auto_delete, internal, arguments, random_source)
     return DelayedExchange(vhost, name, durable, auto_delete, internal, arguments, inner)

@@ -80,8 +80,6 @@ _POLICY_FIRST: Final[dict[str, frozenset[str]]] = {
     "exchange": frozenset(),
 }
 
-# Years to seconds.
-
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
