@@ -41,7 +41,7 @@ class HandshakeReads:
 
 @final
 class ReadThrottle:
-    """The sockets that rest, in the order in which they began to."""
+    """Pauses the reads of sockets before their login, each for the same time. One timer serves all of them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
