@@ -55,6 +55,7 @@ def make_exchange(
     """
     if kind != _DELAYED:
         made = _TYPES[kind](vhost, name, durable, auto_delete, internal, arguments)
+        assert made.type == kind, f"the class of {kind} says that its type is '{made.type}'"
         if isinstance(made, RandomPickExchange):
             made.random_source = random_source
         return made
