@@ -1,6 +1,7 @@
 """Timers: expiry, delays, retries. The broker has no clock; the time is a parameter."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Final, final
 
@@ -22,6 +23,18 @@ class Timed:
     @abstractmethod
     def on_due(self, now_ms: i64) -> None:
         """The timer has fired. Set it again for later work."""
+
+
+@final
+class CallbackTimer(Timed):
+    """A timer that calls `callback` with the time when it is due (Unix time in ms)."""
+
+    def __init__(self, callback: Callable[[int], None]) -> None:
+        super().__init__()
+        self._callback = callback
+
+    def on_due(self, now_ms: i64) -> None:
+        self._callback(int(now_ms))
 
 
 @final

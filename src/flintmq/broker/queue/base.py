@@ -15,8 +15,8 @@ from flintmq.broker.queue.lifetime import Lifetime
 from flintmq.broker.queue.round_robin import RoundRobin
 from flintmq.broker.queue.sequence_owners import EntryHolder
 from flintmq.broker.queue.settings import QueueSettings
-from flintmq.broker.queue.unused import Unused
 from flintmq.broker.tick import Tick
+from flintmq.broker.timers import CallbackTimer
 
 # Answers of `Queue.admit`. The queue will take the message.
 ADMITTED: Final = 0
@@ -89,7 +89,8 @@ class Queue(Outflow):
         self._is_ready = False
         self._is_in_turn = False
         self._round_robin = RoundRobin(self.consumers)
-        self._unused: Unused | None = None
+        # Set while the queue has x-expires.
+        self._unused_timer: CallbackTimer | None = None
         self._holders: dict[EntryHolder, None] = {}
         # The share of each protocol in these counters, by the name of the protocol.
         self.outflows: dict[str, Outflow] | None = None
@@ -113,9 +114,24 @@ class Queue(Outflow):
         """Apply changed arguments and policies; `effective` are the resulting arguments by their x- names."""
         self.settings = QueueSettings(effective, self.kind)
         if self.settings.expires_ms >= 0:
-            if self._unused is None:
-                self._unused = Unused(self)
-            self._unused.watch()
+            self._watch_for_use()
+
+    def _watch_for_use(self) -> None:
+        """Schedule the next check for x-expires: the setting was changed, or the queue was used meanwhile."""
+        if self._unused_timer is None:
+            self._unused_timer = CallbackTimer(self._check_use)
+        self.tick.timers.at(self.used_ms + self.settings.expires_ms, self._unused_timer)
+
+    def _check_use(self, now_ms: int) -> None:
+        """Have the queue deleted if it had no consumer, basic.get or declaration for the time of x-expires."""
+        if self.settings.expires_ms < 0:
+            return
+        if self.consumers:
+            self.used_ms = now_ms
+        if self.used_ms + self.settings.expires_ms <= now_ms:
+            self.tick.unused.append(self)
+        else:
+            self._watch_for_use()
 
     @property
     def survives(self) -> bool:
@@ -349,8 +365,8 @@ class Queue(Outflow):
         self.gone = True
         count = self.message_count + self.held_count
         self.discard()
-        if self._unused is not None:
-            self.tick.timers.cancel(self._unused)
+        if self._unused_timer is not None:
+            self.tick.timers.cancel(self._unused_timer)
         for holder in list(self._holders):
             holder.queue_gone(self)
         consumers = self.consumers

@@ -14,7 +14,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.reader import Reader, stream_filter
 from flintmq.broker.tick import DurableReader, Tick
-from flintmq.broker.timers import Timed
+from flintmq.broker.timers import CallbackTimer
 
 # Bytes that are read ahead for a consumer: a thousand consumers hold 32 MiB, and a consumer that reads a whole stream
 # needs 32 reads per megabyte.
@@ -68,20 +68,20 @@ class StreamQueue(Queue, DurableReader):
         self._definitions = definitions
         # The stored offsets of readers that have a name.
         self._places: dict[str, int] = {}
-        self._keeping = _Keeping(self)
-        self._retention = _Retention(self)
+        self._places_timer = CallbackTimer(self._keep_places)
+        self._retention_timer = CallbackTimer(self._retire)
         self.configure(arguments)
 
     def configure(self, effective: Table) -> None:
         super().configure(effective)
         settings = self.settings
         self.log.limit(StreamLimits(settings.max_bytes, settings.max_age_ms, settings.segment_bytes))
-        self.tick.timers.cancel(self._retention)
+        self.tick.timers.cancel(self._retention_timer)
         if settings.max_bytes >= 0 or settings.max_age_ms >= 0:
             # Retention waits: at start-up, a policy with a larger limit may follow.
-            self.tick.timers.at(self.tick.now_ms + 1, self._retention)
+            self.tick.timers.at(self.tick.now_ms + 1, self._retention_timer)
 
-    def retire(self, now_ms: i64) -> None:
+    def _retire(self, now_ms: int) -> None:
         """Remove segments that exceed the limits of age or size, and schedule the next check."""
         self.log.retire(now_ms)
         pause: i64 = 0
@@ -90,7 +90,7 @@ class StreamQueue(Queue, DurableReader):
         if self.log.retires_more:
             pause = _RETIRE_PAUSE_MS
         if pause > 0:
-            self.tick.timers.at(now_ms + pause, self._retention)
+            self.tick.timers.at(now_ms + pause, self._retention_timer)
 
     # -- messages -----------------------------------------------------------------------------------------------
 
@@ -161,8 +161,8 @@ class StreamQueue(Queue, DurableReader):
         """Forget all readers. The caller deletes the files of the log."""
         self._readers = []
         self._tracked = {}
-        self.tick.timers.cancel(self._retention)
-        self.tick.timers.cancel(self._keeping)
+        self.tick.timers.cancel(self._retention_timer)
+        self.tick.timers.cancel(self._places_timer)
 
     def _note(self, entry: Entry) -> None:
         reader = self._tracked.get(entry.position)
@@ -178,9 +178,9 @@ class StreamQueue(Queue, DurableReader):
 
     def _keep_soon(self, reader: Reader) -> None:
         if reader.is_unkept and reader.name:
-            self.tick.timers.at(self.tick.now_ms + _KEEP_MS, self._keeping)
+            self.tick.timers.at(self.tick.now_ms + _KEEP_MS, self._places_timer)
 
-    def keep_places(self) -> None:
+    def _keep_places(self, now_ms: int) -> None:
         """Store the places of all readers that have moved."""
         for reader in self._tracked.values():
             self._keep(reader)
@@ -355,27 +355,3 @@ class StreamQueue(Queue, DurableReader):
                 self.delivered -= 1
                 self.discard_unsendable(entry)
         return burst <= 0
-
-
-@final
-class _Keeping(Timed):
-    """The timer that stores the places of a stream's readers."""
-
-    def __init__(self, stream: StreamQueue) -> None:
-        super().__init__()
-        self._stream = stream
-
-    def on_due(self, now_ms: i64) -> None:
-        self._stream.keep_places()
-
-
-@final
-class _Retention(Timed):
-    """The timer that applies the retention of a stream."""
-
-    def __init__(self, stream: StreamQueue) -> None:
-        super().__init__()
-        self._stream = stream
-
-    def on_due(self, now_ms: i64) -> None:
-        self._stream.retire(now_ms)
