@@ -245,9 +245,9 @@ class Broker:
             if vhost is not None:
                 vhost.remove_queue(queue)
         while tick.ended:
-            ending = tick.ended.pop()
-            if ending.is_over:
-                self.vhosts[ending.ended_queue.vhost].remove_queue(ending.ended_queue)
+            queue = tick.ended.pop()
+            if queue.has_ended:
+                self.vhosts[queue.vhost].remove_queue(queue)
         if tick.deferred:
             # Offsets are read last: nothing may be appended to those streams between this and the end of the batch.
             offsets: dict[int, int] = {}

@@ -59,21 +59,6 @@ class DurableReader:
         """Have the queue dispatched, because more records may be durable."""
 
 
-@trait
-class QueueEnding:
-    """A rule by which the broker may delete a queue."""
-
-    @property
-    @abstractmethod
-    def is_over(self) -> bool:
-        """Whether the queue is to be removed."""
-
-    @property
-    @abstractmethod
-    def ended_queue(self) -> "Queue":
-        """The queue that is removed once `is_over`."""
-
-
 @final
 class DeadLetter:
     """An entry that is to be published to the dead letter exchange of its queue.
@@ -125,8 +110,8 @@ class Tick:
         self.unsynced: list[DurableReader] = []
         # Queues that are to be removed because they were unused for the time of x-expires.
         self.unused: list[Queue] = []
-        # Queues with a lifetime policy that may have ended.
-        self.ended: list[QueueEnding] = []
+        # Queues that are to be removed if their lifetime policy still says so.
+        self.ended: list[Queue] = []
         # Queues whose arguments a message changed: they are combined with policies, and stored.
         self.rearranged: dict[Queue, None] = {}
         # Changes of policies that are not applied to all queues and exchanges yet.

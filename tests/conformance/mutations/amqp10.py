@@ -850,7 +850,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "3.5.11.delete-on-no-links",
         "broker/queue/lifetime.py",
-        "        return not self._links and not self.queue.consumers",
+        "        return not self._links and not self._has_consumers()",
         "        return False",
     ),
     (

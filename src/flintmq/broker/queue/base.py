@@ -145,7 +145,19 @@ class Queue(Outflow):
 
     def live_by(self, policy: str) -> None:
         """Give the queue a lifetime policy, one of LIFETIME_POLICIES. Call it once, before there is any message."""
-        self.lifetime = Lifetime(self, policy)
+        self.lifetime = Lifetime(policy, self._has_consumers, self._end_with_tick)
+
+    def _has_consumers(self) -> bool:
+        return bool(self.consumers)
+
+    def _end_with_tick(self) -> None:
+        """Have the queue deleted at the end of the tick, unless its lifetime goes on before."""
+        self.tick.ended.append(self)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the lifetime policy of the queue wants it deleted, and it is not deleted yet."""
+        return self.lifetime is not None and not self.gone and self.lifetime.is_over
 
     def used(self) -> None:
         """Note that the queue was used: declared, or consumed from."""

@@ -4,24 +4,24 @@ A link counts from `open` to `close`, also while it is suspended; the first one 
 of other protocols count as links. A message counts until it is settled, also while it is acquired.
 """
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Callable
+from typing import final
 
 from mypy_extensions import i64
 
 from flintmq.broker.arguments import ON_CLOSE, ON_NO_LINKS_OR_MESSAGES, ON_NO_MESSAGES
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.features import COMING, SETTLEMENT, Feature
-from flintmq.broker.tick import QueueEnding
-
-if TYPE_CHECKING:
-    from flintmq.broker.queue.base import Queue
 
 
 @final
-class Lifetime(QueueEnding, Feature):
-    def __init__(self, queue: "Queue", policy: str) -> None:
-        self.queue = queue
+class Lifetime(Feature):
+    """The lifetime of a queue by its `policy`. `end` is called each time that the policy may want the queue deleted."""
+
+    def __init__(self, policy: str, has_consumers: Callable[[], bool], end: Callable[[], None]) -> None:
         self.policy = policy
+        self._has_consumers = has_consumers
+        self._end = end
         # Whether the queue is kept as long as it has messages.
         self._counts = policy == ON_NO_MESSAGES or policy == ON_NO_LINKS_OR_MESSAGES
         self._of_creator = policy == ON_CLOSE or policy == ON_NO_MESSAGES
@@ -65,18 +65,15 @@ class Lifetime(QueueEnding, Feature):
         self.check()
 
     def check(self) -> None:
-        """Have the queue deleted at the end of the tick, if the policy still says so then."""
+        """Call `end` if the policy wants the queue deleted now; that may change until the end of the tick."""
         if self.is_over:
-            self.queue.tick.ended.append(self)
-
-    @property
-    def ended_queue(self) -> "Queue":
-        return self.queue
+            self._end()
 
     @property
     def is_over(self) -> bool:
-        if not self._has_begun or self.queue.gone or (self._counts and self._messages > 0):
+        """Whether the queue is to be deleted, as far as links, consumers and messages are concerned."""
+        if not self._has_begun or (self._counts and self._messages > 0):
             return False
         if self._of_creator:
             return self._creator is None
-        return not self._links and not self.queue.consumers
+        return not self._links and not self._has_consumers()
