@@ -12,7 +12,6 @@ from flintmq.broker.counters.traffic import Outflow
 from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.lifetime import Lifetime
-from flintmq.broker.queue.round_robin import RoundRobin
 from flintmq.broker.queue.sequence_owners import EntryHolder
 from flintmq.broker.queue.settings import QueueSettings
 from flintmq.broker.tick import Tick
@@ -77,7 +76,7 @@ class Queue(Outflow):
         # The arguments as declared; `settings` are their values combined with those of policies.
         self.arguments = arguments
         self.settings = QueueSettings({}, kind)
-        # Consumers by priority, the highest first. A single active consumer is before all others.
+        # Consumers by priority, the highest first: always this list. A single active consumer is before all others.
         self.consumers: list[Consumer] = []
         # When the queue was last used (Unix time in ms), for x-expires.
         self.used_ms: i64 = tick.now_ms
@@ -88,7 +87,6 @@ class Queue(Outflow):
         self.tick = tick
         self._is_ready = False
         self._is_in_turn = False
-        self._round_robin = RoundRobin(self.consumers)
         # Set while the queue has x-expires.
         self._unused_timer: CallbackTimer | None = None
         self._holders: dict[EntryHolder, None] = {}
@@ -295,7 +293,6 @@ class Queue(Outflow):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
         # A new consumer never replaces the active one. Those that wait for its place do so by priority (RabbitMQ).
         self._line_up(consumer, 1 if self.settings.single_active else 0)
-        self._round_robin.rank()
         self.touch()
 
     def _line_up(self, consumer: Consumer, first: int) -> None:
@@ -317,7 +314,6 @@ class Queue(Outflow):
         if consumer in self.consumers:
             was_first = self.consumers[0] is consumer
             self.consumers.remove(consumer)
-            self._round_robin.rank()
             if was_first and self.consumers and self.settings.single_active:
                 self.consumers[0].took_over()
             self.used()
@@ -381,9 +377,8 @@ class Queue(Outflow):
             self.tick.timers.cancel(self._unused_timer)
         for holder in list(self._holders):
             holder.queue_gone(self)
-        consumers = self.consumers
-        self.consumers = []
-        self._round_robin = RoundRobin(self.consumers)
+        consumers = self.consumers[:]
+        self.consumers.clear()
         for consumer in consumers:
             consumer.cancelled()
         return count

@@ -16,6 +16,7 @@ from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.entries import EntryQueue, starts_ms
 from flintmq.broker.queue.exclusions import Exclusions
 from flintmq.broker.queue.matching import Matching
+from flintmq.broker.queue.round_robin import RoundRobin
 from flintmq.broker.tick import EXPIRED, Tick
 
 
@@ -36,6 +37,7 @@ class ClassicQueue(EntryQueue):
         ranks_all: bool = False,
     ) -> None:
         super().__init__(queue_id, vhost, name, kind, durable, auto_delete, owner, arguments, tick, journal, ranks_all)
+        self._round_robin = RoundRobin(self.consumers)
         self.configure(arguments)
 
     def configure(self, effective: Table) -> None:
@@ -49,6 +51,7 @@ class ClassicQueue(EntryQueue):
         if consumer.is_filtered:
             self._check_asking(consumer)
         super().subscribe(consumer, arguments)
+        self._round_robin.rank()
         if self.settings.single_active and self.consumers[0].is_late:
             # The active consumer became late when no other waited: it makes room for this one now.
             self.lateness_changed(consumer)
@@ -59,6 +62,7 @@ class ClassicQueue(EntryQueue):
     def unsubscribe(self, consumer: Consumer) -> None:
         is_known = consumer in self.consumers
         super().unsubscribe(consumer)
+        self._round_robin.rank()
         self._look_at_line()
         if self._matching is not None and is_known:
             self._matching.leave(consumer, self._served())
