@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -20,14 +20,11 @@ from flintmq.base.errors import StorageError
 from flintmq.broker.broker import Broker
 from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import FOREVER, PAUSE, RESUME, Address, ContentCodec, Entry, Message, MessageOptions, Table
+from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, UNDELIVERED
 from tests.property.queue_model import DISCARDED, REFUSED, TAKEN, Client, Delivery, Item, ModelQueue, World
 from tests.unit.broker.memory import MemoryStorage
-
-if TYPE_CHECKING:
-    from flintmq.broker.queue.base import Queue
 
 T = TypeVar("T")
 NAMES = ("work", "dead")
@@ -91,7 +88,7 @@ class Subscriber(Consumer):
     def can_take(self) -> bool:
         return self.credit > 0
 
-    def deliver(self, queue: "Queue", entry: Entry) -> None:
+    def deliver(self, queue: Queue, entry: Entry) -> None:
         self.credit -= 1
         body = entry.message.body.decode()
         self.queue.log.append(Delivery(self.client, body, entry.redelivered))

@@ -20,10 +20,9 @@ from flintmq.broker.message import Message, Table
 from flintmq.broker.policy.change import PolicyChange
 from flintmq.broker.policy.policies import Policies
 from flintmq.broker.ports import BindingRecord, PolicyRecord, QueueRecord, Storage, VHostRecord
-from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.queue.capacity import has_room
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.publishing import put, put_at_once

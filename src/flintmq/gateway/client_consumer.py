@@ -4,8 +4,7 @@ from mypy_extensions import i64
 
 from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT
 from flintmq.broker.message import Message
-from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.selector.filter import Filter
 
 

@@ -1,7 +1,6 @@
 """A storage that keeps everything in memory, and is as durable as a test says; and consumers that remember."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
@@ -40,13 +39,10 @@ from flintmq.broker.ports import (
     UserRecord,
     VHostRecord,
 )
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.tick import Tick
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091
-
-if TYPE_CHECKING:
-    from flintmq.broker.queue.base import Queue
 
 
 class HeaderCodec(ContentCodec):
@@ -537,7 +533,7 @@ class Taker(Consumer):
     def can_take(self) -> bool:
         return self.credit > 0
 
-    def deliver(self, queue: "Queue", entry: Entry) -> None:
+    def deliver(self, queue: Queue, entry: Entry) -> None:
         self.credit -= 1
         self.taken.append(entry)
 

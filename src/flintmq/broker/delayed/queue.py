@@ -8,8 +8,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import AccessRefused
 from flintmq.broker.message import Entry, Message, MessageOptions, Table
 from flintmq.broker.ports import Journal
-from flintmq.broker.queue.base import ADMITTED, DONE, REFUSED, Queue, Recoverable
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import ADMITTED, DONE, REFUSED, Consumer, Queue, Recoverable
 from flintmq.broker.queue.delays import Delays
 from flintmq.broker.tick import Tick
 

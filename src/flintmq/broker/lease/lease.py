@@ -23,12 +23,11 @@ from flintmq.broker.lease.returns import LeaseReturn
 from flintmq.broker.message import Entry
 from flintmq.broker.notes import Notes
 from flintmq.broker.ports import LeaseRecord, Page
-from flintmq.broker.queue.base import Queue, Recoverable
+from flintmq.broker.queue.base import EntryHolder, Queue, Recoverable
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.lease_access import LeaseAccess
 from flintmq.broker.queue.ready import BLOCK_BYTES, BLOCK_ENTRIES
 from flintmq.broker.queue.runs import Runs
-from flintmq.broker.queue.sequence_owners import EntryHolder
 from flintmq.broker.timers import NEVER, Timed
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from mypy_extensions import i64
 from flintmq.base.errors import StorageError
 from flintmq.broker.message import ACQUIRED, Entry
 from flintmq.broker.ports import Page
-from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.base import EntryHolder, Queue
 from flintmq.broker.queue.lease_access import LeaseAccess
-from flintmq.broker.queue.sequence_owners import EntryHolder
 from flintmq.broker.timers import Timed
 
 # Messages returned per step: about 10 ms of the event loop's time.

@@ -14,8 +14,7 @@ from mypy_extensions import i64
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES, MESSAGE_WORK_UNITS
 from flintmq.base.work import WORK
 from flintmq.broker.message import ACQUIRED, READY, Entry, Message, Table
-from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.queue.features import COMING, LEAVING, Feature
 
 # Logs are cleaned of entries that left the queue when there are more of these than this, and than others.

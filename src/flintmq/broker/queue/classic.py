@@ -12,7 +12,7 @@ from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, ASKING_WORK_UNITS, DIS
 from flintmq.base.work import WORK
 from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
 from flintmq.broker.ports import Journal
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer
 from flintmq.broker.queue.entries import EntryQueue, starts_ms
 from flintmq.broker.queue.exclusions import Exclusions
 from flintmq.broker.queue.matching import Matching

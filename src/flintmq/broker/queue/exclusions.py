@@ -15,7 +15,7 @@ from mypy_extensions import i64
 from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, DISPATCH_BURST_MESSAGES
 from flintmq.base.work import WORK
 from flintmq.broker.message import Entry
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer
 from flintmq.broker.queue.features import SETTLEMENT, Feature
 
 # If the new entries are fewer than this fraction of the waiting ones, each is inserted instead of sorting all.

@@ -6,7 +6,7 @@ from mypy_extensions import i64
 
 from flintmq.broker.fields import Field, key_of
 from flintmq.broker.message import Entry
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer
 from flintmq.broker.queue.ready_index import OfferIndex, ReadyIndex, Slot
 
 

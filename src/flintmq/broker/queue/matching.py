@@ -20,7 +20,7 @@ from mypy_extensions import i64
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES, MESSAGE_WORK_UNITS
 from flintmq.base.work import WORK
 from flintmq.broker.message import ACQUIRED, READY, REMOVED, Entry, Message
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer
 from flintmq.broker.queue.features import SETTLEMENT, Feature
 from flintmq.broker.queue.groups import Group, Groups
 from flintmq.broker.queue.levels import Levels

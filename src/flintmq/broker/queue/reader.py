@@ -10,7 +10,7 @@ from flintmq.base.work import WORK
 from flintmq.broker.fields import headers_of
 from flintmq.broker.message import Message, Table
 from flintmq.broker.ports import StreamCursor
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer
 
 # The header with the filter value of a message, which its publisher sets (RabbitMQ).
 FILTER_HEADER: Final = "x-stream-filter-value"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from flintmq.broker.message import Entry
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer
 from flintmq.broker.queue.round_robin import RoundRobin
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.broker.message import Message
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer
 
 
 @final

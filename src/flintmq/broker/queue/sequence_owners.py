@@ -1,28 +1,13 @@
 """Owners of a queue's sequence numbers at start-up: leases, termini and stages set them before entries are restored."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from mypy_extensions import i64, trait
 
 from flintmq.broker.message import Entry
+from flintmq.broker.queue.base import EntryHolder
 from flintmq.broker.queue.runs import Runs
-
-if TYPE_CHECKING:
-    from flintmq.broker.queue.base import Queue
-
-
-@trait
-class EntryHolder:
-    """An object that keeps acquired entries of a queue for a client that may come back for them."""
-
-    @abstractmethod
-    def queue_gone(self, queue: "Queue") -> None:
-        """Settle the entries held of a queue that is deleted."""
-
-    @abstractmethod
-    def claimed(self, queue: "Queue", entry: Entry) -> None:
-        """At start-up: take an entry whose number was claimed."""
 
 
 @trait

@@ -10,8 +10,7 @@ from flintmq.base.values import Timestamp
 from flintmq.broker.arguments import READER, age_ms
 from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
 from flintmq.broker.ports import DefinitionStore, ReaderOffset, StreamLimits, StreamLog
-from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.queue.reader import Reader, stream_filter
 from flintmq.broker.tick import DurableReader, Tick
 from flintmq.broker.timers import CallbackTimer

@@ -17,11 +17,10 @@ from flintmq.broker.counters.partial_messages import PartialMessageHolder
 from flintmq.broker.message import Entry
 from flintmq.broker.notes import Notes
 from flintmq.broker.ports import Page, PlacesOfPage, TerminusRecord, places_of
-from flintmq.broker.queue.base import Queue, Recoverable
+from flintmq.broker.queue.base import EntryHolder, Queue, Recoverable
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.seen import Seen
 from flintmq.broker.queue.seen import decoded as decoded_seen
-from flintmq.broker.queue.sequence_owners import EntryHolder
 from flintmq.broker.queue.settlement import Outcome
 from flintmq.broker.timers import Timed
 

@@ -9,8 +9,7 @@ from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, ASKED_CONSUMERS_PER_UNIT,
 from flintmq.base.rotation import behind
 from flintmq.broker.counters.traffic import Outflow
 from flintmq.broker.message import PERSISTENT, UNSENDABLE, Address, Entry, Message
-from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.timers import Timed
 from flintmq.gateway.amqp091.codec import CODEC_091, DELIVERY_COUNT, failures
 from flintmq.gateway.amqp091.consumer import ChannelConsumer

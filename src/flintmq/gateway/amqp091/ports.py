@@ -7,8 +7,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import AmqpError
 from flintmq.broker.counters.traffic import Outflow
 from flintmq.broker.message import Message
-from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.tap import Client
 from flintmq.broker.vhost_access import Access
 from flintmq.gateway.amqp091.service import Service

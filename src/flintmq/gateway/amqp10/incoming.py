@@ -20,9 +20,8 @@ from flintmq.base.errors import (
     ResourceError,
 )
 from flintmq.broker.message import Entry, Message
-from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.base import EntryHolder, Queue
 from flintmq.broker.queue.publishing import STORED, TURNED_AWAY, UNROUTED
-from flintmq.broker.queue.sequence_owners import EntryHolder
 from flintmq.broker.terminus.terminus import PART_BYTES, DetachedLink, TargetTerminus
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
 from flintmq.gateway.amqp10.codec import CODEC_10

@@ -6,8 +6,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from flintmq.base.errors import ConnectionForced
-from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.connection import ServerConnection

@@ -3,8 +3,7 @@
 from typing import final
 
 from flintmq.broker.access.user import User
-from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp10.outgoing import LinkConsumer

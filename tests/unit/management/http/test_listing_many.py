@@ -7,8 +7,7 @@ import httpx
 import pytest
 
 from flintmq.broker.message import Address, Entry, Message
-from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.management import slices
 from tests.unit.gateway.amqp091.pair import TRANSIENT
