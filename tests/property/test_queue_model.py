@@ -23,6 +23,7 @@ from flintmq.broker.message import FOREVER, PAUSE, RESUME, Address, ContentCodec
 from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, UNDELIVERED
+from flintmq.broker.queue.purge import drop_all
 from tests.property.queue_model import DISCARDED, REFUSED, TAKEN, Client, Delivery, Item, ModelQueue, World
 from tests.unit.broker.memory import MemoryStorage
 
@@ -241,7 +242,7 @@ class QueueMachine(RuleBasedStateMachine):
             queue.used()
             model.used = self.world.now
         elif what == "purge":
-            assert queue.purge() == model.purge()
+            assert drop_all(queue) == model.purge()
         elif what == "page out":
             queue.page_out()
         elif what == "delete":

@@ -23,6 +23,7 @@ from flintmq.storage.node import NodeStorage
 from flintmq.storage.pages.spill import SpillRunner
 from tests.sim.database import DatabaseFile
 from tests.sim.disk import PowerLoss, SimulatedDisk
+from tests.unit.broker.memory import got
 from tests.unit.storage.nodes import CODEC, CODECS
 
 # Small, so that segments end, are moved and go within a run.
@@ -219,7 +220,7 @@ class StageMachine(RuleBasedStateMachine):
     def consume(self, count: int) -> None:
         queue = self.queue("q")
         for _ in range(count):
-            entry = queue.get()
+            entry = got(queue)
             if entry is None:
                 break
             assert entry.message.body not in self.consumed, "a message came twice"
@@ -338,7 +339,7 @@ class StageMachine(RuleBasedStateMachine):
                 bodies.append(message.body)
             return bodies
         entries = []
-        while (entry := queue.get()) is not None:
+        while (entry := got(queue)) is not None:
             entries.append(entry)
         queue.release(entries)
         return [entry.message.body for entry in entries]

@@ -27,7 +27,7 @@ from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
 from tests.sim.disk import SimulatedDisk
-from tests.unit.broker.memory import MemoryStorage
+from tests.unit.broker.memory import MemoryStorage, got
 from tests.unit.storage.nodes import CODEC, CODECS
 
 # Small, so that segments end, are moved and go within a run.
@@ -131,7 +131,7 @@ class TerminusMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 20))
     def send(self, count: int) -> None:
         for _ in range(count):
-            entry = self.queue.get(self.source)
+            entry = got(self.queue, self.source)
             if entry is not None:
                 tag = self._number()
                 self.source.hold(tag, self.queue, entry)
@@ -222,7 +222,7 @@ class TerminusMachine(RuleBasedStateMachine):
     def _found(self) -> State:
         found = State()
         ready = []
-        while (entry := self.queue.get()) is not None:
+        while (entry := got(self.queue)) is not None:
             ready.append(entry)
         bodies = [entry.message.body for entry in ready]
         self.queue.release(ready)

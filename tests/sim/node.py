@@ -195,8 +195,8 @@ class Node:
         for name, queue in self.vhost.queues.items():
             if isinstance(queue, ClassicQueue):
                 entries = queue._keep_in_memory()
-                if queue._delays is not None:
-                    entries = [*entries, *queue._delays.entries()]
+                if queue.delays is not None:
+                    entries = [*entries, *queue.delays.entries()]
                 leased = self._leased(queue)
                 found[name] = sorted([*leased, *entries], key=lambda entry: entry.position) if leased else entries
             elif isinstance(queue, StreamQueue):

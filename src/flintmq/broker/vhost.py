@@ -26,6 +26,7 @@ from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.publishing import put, put_at_once
+from flintmq.broker.queue.purge import dead_letter_all
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.stage.registry import StageRegistry
 from flintmq.broker.terminus.registry import TerminusRegistry
@@ -329,7 +330,7 @@ class VHost:
         self.exchanges.queue_removed(queue)
         count = 0
         if self.dialect.dead_letters_deleted and isinstance(queue, EntryQueue):
-            count = queue.dead_letter_all()
+            count = dead_letter_all(queue)
         count += queue.delete()
         self.traffic.queue_gone(queue.kind, queue, queue.outflows or {})
         if queue.durable and queue.owner is None:

@@ -438,15 +438,15 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "queue.purge.02",
         "gateway/amqp091/queue_methods.py",
-        "    count = channel.queue(method.queue).purge()\n",
+        '    count = drop_all(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
         "    for held in channel.deliveries.unacked.take_all():\n        held.queue.settle(held.entry)\n"
-        "    count = channel.queue(method.queue).purge()\n",
+        '    count = drop_all(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
     ),
     (
         "queue.purge.03",
-        "broker/queue/entries.py",
-        "            self.remove(first)\n            self.drop(first)\n        if self._delays is not None:",
-        "            self.remove(first)\n        if self._delays is not None:",
+        "broker/queue/purge.py",
+        "        queue.remove(first)\n        queue.drop(first)\n",
+        "        queue.remove(first)\n",
     ),
     (
         "queue.purge.queue.queue-known",
@@ -457,9 +457,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "queue.purge.queue.must-exist",
         "gateway/amqp091/queue_methods.py",
-        "    count = channel.queue(method.queue).purge()\n",
+        '    count = drop_all(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
         "    known = channel.vhost.queues.get(channel.queue_name(method.queue))\n"
-        "    count = 0 if known is None else channel.queue(method.queue).purge()\n",
+        '    count = 0 if known is None else drop_all(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
     ),
     (
         "queue.delete.01",
@@ -519,7 +519,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "basic.05",
         "broker/queue/entries.py",
-        "            self.remove(first)\n            self._dead_letter(first, MAXLEN)\n        return ADMITTED",
+        "            self.remove(first)\n            self.make_dead_letter(first, MAXLEN)\n        return ADMITTED",
         "            self.remove(first)\n            self.drop(first)\n        return ADMITTED",
     ),
     (

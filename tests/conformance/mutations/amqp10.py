@@ -320,9 +320,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "3.3.acquired-is-exclusive",
         "broker/queue/classic.py",
-        "        self._hand_over(self._take(), consumer)",
+        "        self._hand_over(self.take(), consumer)",
         (
-            "        entry = self._take()\n"
+            "        entry = self.take()\n"
             "        self._hand_over(entry, consumer)\n"
             "        self.store.give_back([entry])"
         ),
@@ -438,9 +438,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "3.5.2.move",
         "broker/queue/classic.py",
-        "        self._hand_over(self._take(), consumer)",
+        "        self._hand_over(self.take(), consumer)",
         (
-            "        entry = self._take()\n"
+            "        entry = self.take()\n"
             "        self._hand_over(entry, consumer)\n"
             "        self.store.give_back([entry])"
         ),

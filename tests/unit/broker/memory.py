@@ -40,6 +40,7 @@ from flintmq.broker.ports import (
     VHostRecord,
 )
 from flintmq.broker.queue.base import Consumer, Queue
+from flintmq.broker.queue.entries import entry_queue
 from flintmq.broker.tick import Tick
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091
@@ -92,6 +93,11 @@ def message(body: str = "m", persistent: bool = False, headers: str = "", key: s
 def put_routed(vhost: VHost, route: Route, message: Message, more_keys: list[str] | None = None) -> int:
     """Put a message on the queues of its route, as publishing does. Returns UNROUTED, ROUTED, STORED or TURNED_AWAY."""
     return vhost.deliver(message, vhost.queues_of(route, message, more_keys))
+
+
+def got(queue: Queue, context: object | None = None) -> Entry | None:
+    """The next entry of a queue, as basic.get acquires it."""
+    return entry_queue(queue, "basic.get").get(context)
 
 
 class MemoryJournal(Journal):

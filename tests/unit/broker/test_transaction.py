@@ -10,7 +10,7 @@ from flintmq.broker.message import Address, Entry, Message, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.transaction import StagedPublish, StagedSettlement, Transaction
 from flintmq.broker.vhost import VHost
-from tests.unit.broker.memory import MemoryStorage, message
+from tests.unit.broker.memory import MemoryStorage, got, message
 
 
 class Publish(StagedPublish):
@@ -67,7 +67,7 @@ class World:
 
     def put(self, body: str) -> Entry:
         self.vhost.deliver(message(body, persistent=True), [self.queue])
-        entry = self.queue.get()
+        entry = got(self.queue)
         assert entry is not None
         return entry
 

@@ -88,10 +88,6 @@ class DelayedQueue(Queue, Recoverable):
     def message_count(self) -> int:
         return len(self._delays)
 
-    def get(self, context: object | None = None) -> Entry | None:
-        """Return None: messages in this queue are never ready."""
-        return None
-
     def settle(self, entry: Entry) -> None:
         if entry.segment != 0:
             self._journal.settle(self.id, entry)
@@ -101,11 +97,6 @@ class DelayedQueue(Queue, Recoverable):
 
     def requeue(self, entries: list[Entry]) -> None:
         """Do nothing: messages of this queue are never delivered."""
-
-    def purge(self) -> int:
-        count = len(self._delays)
-        self.discard()
-        return count
 
     def discard(self) -> None:
         for entry in self._delays.take_all():

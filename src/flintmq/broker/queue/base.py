@@ -296,15 +296,6 @@ class Queue(Outflow):
         return self.ready_bytes
 
     @abstractmethod
-    def get(self, context: object | None = None) -> Entry | None:
-        """Acquire the next entry for basic.get; None if there is none. `context` is that of the client's channel."""
-
-    def sent(self, entry: Entry) -> None:
-        """Drop an entry of `get` that was sent to a client without acknowledgement."""
-        self.got_no_ack += 1
-        self.drop(entry)
-
-    @abstractmethod
     def settle(self, entry: Entry) -> None:
         """Settle an acquired entry that was accepted: it leaves the queue."""
 
@@ -347,10 +338,6 @@ class Queue(Outflow):
 
     def context_ended(self, context: object) -> None:
         """Forget a context that has ended: entries that excluded only it can go to any consumer."""
-
-    @abstractmethod
-    def purge(self) -> int:
-        """Drop all messages that are ready or held back. Returns how many."""
 
     @abstractmethod
     def dispatch(self) -> bool:

@@ -191,10 +191,6 @@ class View(Queue, Feature):
     def message_count(self) -> int:
         return 0
 
-    def get(self, context: object | None = None) -> Entry | None:
-        """Never called: basic.get cannot browse."""
-        return None
-
     def settle(self, entry: Entry) -> None:
         """Nothing to do: the entry is a copy."""
 
@@ -203,9 +199,6 @@ class View(Queue, Feature):
 
     def requeue(self, entries: list[Entry]) -> None:
         """Nothing to do: the entries are copies."""
-
-    def purge(self) -> int:
-        return 0
 
     def discard(self) -> None:
         self._logs = []

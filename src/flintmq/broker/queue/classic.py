@@ -16,6 +16,7 @@ from flintmq.broker.queue.base import Consumer
 from flintmq.broker.queue.entries import EntryQueue, starts_ms
 from flintmq.broker.queue.exclusions import Exclusions
 from flintmq.broker.queue.matching import Matching
+from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.round_robin import RoundRobin
 from flintmq.broker.tick import EXPIRED, Tick
 
@@ -156,6 +157,10 @@ class ClassicQueue(EntryQueue):
                 self.store = store
                 self._arrange()
 
+    def discard(self) -> None:
+        drop_all(self)
+        super().discard()
+
     # -- dispatch -----------------------------------------------------------------------------------------------
 
     def dispatch(self) -> bool:
@@ -175,7 +180,7 @@ class ClassicQueue(EntryQueue):
                 return False
         if not consumers or self.settings.paused:
             return False
-        exclusions = self._exclusions
+        exclusions = self.exclusions
         if exclusions is not None and exclusions.withheld_count > 0:
             self._expire_withheld(exclusions)
             if self._offer_withheld(exclusions):
@@ -235,7 +240,7 @@ class ClassicQueue(EntryQueue):
                     self._left(entry)
                 if entry.expires_ms != 0 and entry.expires_ms < self.tick.now_ms:
                     # The entry expired while it was in a page.
-                    self._dead_letter(entry, EXPIRED)
+                    self.make_dead_letter(entry, EXPIRED)
                     continue
                 self._hand_over(entry, consumer)
         finally:
@@ -254,7 +259,7 @@ class ClassicQueue(EntryQueue):
         return self.store.count == 0 and any(consumer.would_take(message) for consumer in self._served())
 
     def _give(self, consumer: Consumer) -> None:
-        self._hand_over(self._take(), consumer)
+        self._hand_over(self.take(), consumer)
 
     def _hand_over(self, entry: Entry, consumer: Consumer) -> None:
         entry.avoid = None

@@ -19,7 +19,7 @@ in none of these states: it is gone once the dead letter exchange of its queue h
 | drop head         | ready            | dead letter     | the queue is longer than its limit                     |
 | replace           | ready            | gone            | a newer one has its key (`last_values.py`)             |
 | cancel            | held             | gone            | its publisher took it back                             |
-| purge             | any but acquired | gone            | the queue is purged, or deleted                        |
+| purge             | any but acquired | gone            | the queue is purged, or deleted (`purge.py`)           |
 | drop              | dead letter      | gone            | the dead letter exchange has it                        |
 """
 
@@ -28,7 +28,7 @@ from typing import Final
 
 from mypy_extensions import i32, i64
 
-from flintmq.base.errors import InternalError, PreconditionFailed
+from flintmq.base.errors import InternalError, NotImplementedHere, PreconditionFailed
 from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT
 from flintmq.base.work import WORK
 from flintmq.broker.message import ACQUIRED, FOREVER, PAUSE, READY, Entry, Message, Table
@@ -49,12 +49,10 @@ from flintmq.broker.queue.ready import Fifo, Ready, ranked
 from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.sequence_owners import SequenceOwners
 from flintmq.broker.queue.settings import DROP_HEAD, REJECT_PUBLISH_DLX
-from flintmq.broker.tick import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, OVERSIZED, REJECTED, DeadLetter, Tick
+from flintmq.broker.tick import DELIVERY_LIMIT, EXPIRED, MAXLEN, OVERSIZED, REJECTED, DeadLetter, Tick
 
 # The sequence number of an entry that was never on the queue.
 _NOWHERE: Final = -1
-# Units of work for dropping a page of messages: each of them is settled in the journal.
-_PAGE_UNITS: Final = 64
 
 
 class EntryQueue(Queue):
@@ -94,13 +92,13 @@ class EntryQueue(Queue):
         self._is_handing_over = False
         # At start-up: the owners of sequence numbers.
         self.sequence_owners = SequenceOwners()
-        self._delays: Delays | None = None
+        self.delays: Delays | None = None
         self.groups: Groups | None = None
         # Features, made when the first message or setting needs them: see `_arrange`.
         self.dedup: Dedup | None = None
         self._values: LastValues | None = None
         self._expiry: Expiry | None = None
-        self._exclusions: Exclusions | None = None
+        self.exclusions: Exclusions | None = None
         self._awaited_room: AwaitedRoom | None = None
         # The store with matching, while not every consumer may have every entry.
         self._matching: Matching | None = None
@@ -147,7 +145,7 @@ class EntryQueue(Queue):
             self._values,
             self._expiry,
             self._awaited_room,
-            self._exclusions,
+            self.exclusions,
             # The view comes after last values: browsers do not see entries that those keep out.
             self._view,
         ]
@@ -235,7 +233,7 @@ class EntryQueue(Queue):
             if first is None:
                 return
             self.remove(first)
-            self._dead_letter(first, MAXLEN)
+            self.make_dead_letter(first, MAXLEN)
 
     def _make_way(self, count: i64, size: i64) -> None:
         """Let consumers take entries before `count` entries of `size` bytes come back, if the queue would be too long.
@@ -293,7 +291,7 @@ class EntryQueue(Queue):
                 self._discard(message)
                 return DISCARDED
             self.remove(first)
-            self._dead_letter(first, MAXLEN)
+            self.make_dead_letter(first, MAXLEN)
         return ADMITTED
 
     def _discard(self, message: Message) -> None:
@@ -308,7 +306,7 @@ class EntryQueue(Queue):
         return DONE
 
     def _cancel(self, command: Message) -> int:
-        found = [] if self._delays is None else self._delays.cancel(command)
+        found = [] if self.delays is None else self.delays.cancel(command)
         for entry in found:
             if self.dedup is not None:
                 self.dedup.forget(entry.message)
@@ -413,9 +411,9 @@ class EntryQueue(Queue):
     # -- due, expire --------------------------------------------------------------------------------------------
 
     def _hold(self, entry: Entry, until_ms: i64) -> None:
-        if self._delays is None:
-            self._delays = Delays(self.tick.timers, self._due)
-        self._delays.hold(entry, until_ms)
+        if self.delays is None:
+            self.delays = Delays(self.tick.timers, self._due)
+        self.delays.hold(entry, until_ms)
 
     def _due(self, entry: Entry) -> None:
         if self._expiry is not None:
@@ -426,7 +424,7 @@ class EntryQueue(Queue):
             if self._may_return(entry):
                 if self._expiry is not None:
                     self._expiry.on_due(entry.expires_ms)
-                self._dead_letter(entry, EXPIRED)
+                self.make_dead_letter(entry, EXPIRED)
         elif entry.returns > 0 or entry.state == ACQUIRED:
             # The entry was paused, now or before a restart.
             self._give_back([entry])
@@ -461,7 +459,7 @@ class EntryQueue(Queue):
             # The entry was in a page, and is no longer in the store.
             self._bytes -= len(entry.message.body)
             self._left(entry)
-        self._dead_letter(entry, EXPIRED)
+        self.make_dead_letter(entry, EXPIRED)
 
     # -- counters -----------------------------------------------------------------------------------------------
 
@@ -472,13 +470,13 @@ class EntryQueue(Queue):
 
     @property
     def message_count(self) -> int:
-        if self._exclusions is not None:
-            return self.store.count + self._exclusions.withheld_count
+        if self.exclusions is not None:
+            return self.store.count + self.exclusions.withheld_count
         return self.store.count
 
     @property
     def held_count(self) -> int:
-        return 0 if self._delays is None else len(self._delays)
+        return 0 if self.delays is None else len(self.delays)
 
     @property
     def published(self) -> int:
@@ -523,6 +521,7 @@ class EntryQueue(Queue):
         return None if first is None else first.message
 
     def get(self, context: object | None = None) -> Entry | None:
+        """Acquire the next entry for basic.get; None if there is none. `context` is that of the client's channel."""
         self.used()
         self.serve_consumers()
         entry: Entry | None = None
@@ -549,7 +548,7 @@ class EntryQueue(Queue):
 
         `max_bytes` limits the body of an entry that is not withheld from others; -1: no limit.
         """
-        exclusions = self._exclusions
+        exclusions = self.exclusions
         if exclusions is not None:
             self._expire_withheld(exclusions)
             withheld = exclusions.take(context)
@@ -558,11 +557,11 @@ class EntryQueue(Queue):
         first = self._first()
         if first is None or (0 <= max_bytes < len(first.message.body)):
             return None
-        return self._take()
+        return self.take()
 
     def take_page(self, max_count: i64, max_bytes: i64) -> Page | None:
         """Acquire the next entries as a page; None if they are not packed, or exceed the limits."""
-        if self._exclusions is not None and self._exclusions.withheld_count > 0:
+        if self.exclusions is not None and self.exclusions.withheld_count > 0:
             return None
         page = self.store.take_page(max_count, max_bytes)
         if page is not None:
@@ -572,7 +571,7 @@ class EntryQueue(Queue):
     def _expire_withheld(self, exclusions: Exclusions) -> None:
         """Dead-letter withheld entries whose time to live is over."""
         for entry in exclusions.take_expired(self.tick.now_ms):
-            self._dead_letter(entry, EXPIRED)
+            self.make_dead_letter(entry, EXPIRED)
 
     def _first(self) -> Entry | None:
         """The next entry to deliver; None if there is none. Entries that expired while in a page are removed."""
@@ -582,7 +581,8 @@ class EntryQueue(Queue):
             first = self.store.peek()
         return first
 
-    def _take(self) -> Entry:
+    def take(self) -> Entry:
+        """Acquire the next entry. The store must not be empty."""
         entry = self.store.take()
         self._bytes -= len(entry.message.body)
         if not self._is_plain_out:
@@ -623,9 +623,11 @@ class EntryQueue(Queue):
     # -- settle, reject, drop -----------------------------------------------------------------------------------
 
     def sent(self, entry: Entry) -> None:
+        """Drop an entry of `get` that was sent to a client without acknowledgement."""
         self.got -= 1
+        self.got_no_ack += 1
         self._handed_back(entry)
-        super().sent(entry)
+        self.drop(entry)
 
     def settle(self, entry: Entry) -> None:
         self.acked += 1
@@ -652,14 +654,14 @@ class EntryQueue(Queue):
 
     def dead_letter(self, entry: Entry) -> None:
         self._handed_back(entry)
-        self._dead_letter(entry, REJECTED)
+        self.make_dead_letter(entry, REJECTED)
 
     def discard_unsendable(self, entry: Entry) -> None:
         self.tick.churn.unsendable += 1
         self._handed_back(entry)
-        self._dead_letter(entry, OVERSIZED)
+        self.make_dead_letter(entry, OVERSIZED)
 
-    def _dead_letter(self, entry: Entry, reason: str) -> None:
+    def make_dead_letter(self, entry: Entry, reason: str) -> None:
         """Dead-letter an entry that is out of the store; without a dead letter exchange, drop it."""
         if self.settings.dead_letter_exchange is None or self.gone:
             self.drop(entry)
@@ -701,7 +703,7 @@ class EntryQueue(Queue):
             if failures > 0:
                 entry.returns += failures
                 if limit >= 0 and i64(entry.returns) > limit:
-                    self._dead_letter(entry, DELIVERY_LIMIT)
+                    self.make_dead_letter(entry, DELIVERY_LIMIT)
                     continue
                 if limit >= 0 or pauses:
                     self.journal.returned(self.id, entry)
@@ -724,8 +726,8 @@ class EntryQueue(Queue):
     def _give_back(self, entries: list[Entry]) -> None:
         """Make entries ready again. Expired ones, and the oldest of a queue that is too long, are dead-lettered."""
         entries = self._living(entries)
-        if self._exclusions is not None:
-            entries = self._exclusions.keep_back(entries)
+        if self.exclusions is not None:
+            entries = self.exclusions.keep_back(entries)
         if self.is_guarded:
             self._make_way(len(entries), sum([len(entry.message.body) for entry in entries]))
         for feature in self._on_coming:
@@ -747,7 +749,7 @@ class EntryQueue(Queue):
             if entry.expires_ms == 0 or entry.expires_ms > now_ms:
                 living.append(entry)
             elif self._may_return(entry):
-                self._dead_letter(entry, EXPIRED)
+                self.make_dead_letter(entry, EXPIRED)
         return living
 
     def rewrite(self, entry: Entry, message: Message) -> None:
@@ -774,85 +776,22 @@ class EntryQueue(Queue):
             self._excluded().exclude(entry, context)
 
     def _excluded(self) -> Exclusions:
-        if self._exclusions is None:
-            self._exclusions = Exclusions(self._exclusions_changed)
-        return self._exclusions
+        if self.exclusions is None:
+            self.exclusions = Exclusions(self._exclusions_changed)
+        return self.exclusions
 
     def _exclusions_changed(self) -> None:
-        if self._exclusions is not None and self._exclusions.is_empty:
-            self._exclusions = None
+        if self.exclusions is not None and self.exclusions.is_empty:
+            self.exclusions = None
         self._arrange()
 
     def context_ended(self, context: object) -> None:
-        exclusions = self._exclusions
+        exclusions = self.exclusions
         if exclusions is not None:
             free = exclusions.context_ended(context)
             if not self.gone and (free or exclusions.withheld_count > 0):
                 self._give_back(free)
                 self.touch()
-
-    # -- purge --------------------------------------------------------------------------------------------------
-
-    def dead_letter_all(self) -> int:
-        """Dead-letter all ready entries, because the queue is about to be deleted. Returns how many there were."""
-        self.expire_due()
-        entries = [] if self._exclusions is None else self._exclusions.take_all()
-        count = len(entries) + self.store.count
-        WORK.spent += count
-        for entry in entries:
-            self._dead_letter(entry, DELETED)
-        while self.store.count > 0:
-            self._dead_letter(self._take(), DELETED)
-        return count
-
-    def purge(self) -> int:
-        if self.dedup is not None:
-            self.dedup.clear()
-        count = self.message_count + self.held_count
-        for entry in [] if self._exclusions is None else self._exclusions.take_all():
-            self.drop(entry)
-        if self.settles_unseen:
-            self.store.drop_pages(self._drop_page)
-        # Dropping pages took less work; the remaining entries are dropped one by one.
-        WORK.spent += self.store.count
-        while True:
-            first = self.store.drop_candidate()
-            if first is None:
-                break
-            self.remove(first)
-            self.drop(first)
-        if self._delays is not None:
-            for entry in self._delays.take_all():
-                self.drop(entry)
-        return count
-
-    def _drop_page(self, page: Page) -> None:
-        WORK.spent += _PAGE_UNITS
-        if self._paging is not None:
-            if self._survives:
-                try:
-                    places = self._paging.places(page)
-                    self.journal.settle_runs(self.id, places.seqs, places.slots)
-                    self.page_settled(page)
-                except InternalError:
-                    # A restart restores nothing of a deleted queue, even if the journal still has entries of it.
-                    if not self.gone:
-                        raise
-            self._paging.drop(page)
-        self._bytes -= page.body_bytes
-
-    def discard(self) -> None:
-        self.purge()
-        self.settle_replaced()
-        if self._expiry is not None:
-            self._expiry.forget()
-        if self._paging is not None:
-            self._paging.forget()
-        view, self._view = self._view, None
-        if view is not None:
-            view.delete()
-        if self._awaited_room is not None:
-            self._tell_room()
 
     # -- view ---------------------------------------------------------------------------------------------------
 
@@ -869,11 +808,35 @@ class EntryQueue(Queue):
             self._paging.is_on = True
         self._arrange()
 
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def discard(self) -> None:
+        """Forget all messages. The caller has dropped them."""
+        self.settle_replaced()
+        if self._expiry is not None:
+            self._expiry.forget()
+        if self._paging is not None:
+            self._paging.forget()
+        view, self._view = self._view, None
+        if view is not None:
+            view.delete()
+        if self._awaited_room is not None:
+            self._tell_room()
+
 
 def starts_ms(message: Message, since_ms: i64) -> i64:
     """The time until which a message that came at `since_ms` is held (Unix time); a past time if it is not held."""
     options = message.options
     return since_ms + options.delay_ms if options.delay_ms > 0 else options.until_ms
+
+
+def entry_queue(queue: Queue, method: str) -> EntryQueue:
+    """Return a queue to which a method of AMQP 0-9-1 is applied. Raises NotImplementedHere for a stream."""
+    if not isinstance(queue, EntryQueue):
+        raise NotImplementedHere(
+            f"{method} not supported by {queue.kind} queues queue '{queue.name}' in vhost '{queue.vhost}'"
+        )
+    return queue
 
 
 def view_of(queue: Queue) -> Queue:

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -93,14 +93,6 @@ class Ready:
         """Move as many entries as possible out of memory, because memory is low."""
         for part in self.parts():
             part.page_out()
-
-    def drop_pages(self, drop: Callable[[Page], None]) -> None:
-        """Remove all pages, and call `drop` for each."""
-        for part in self.parts():
-            pages = part.pages
-            while pages:
-                drop(pages[0])
-                self.left_packed(part, pages.popleft().count)
 
 
 @final

@@ -118,9 +118,6 @@ class StreamQueue(Queue, DurableReader):
         self.fetched_offset = max(self.fetched_offset, end)
         self.fetched_ms = self.tick.now_ms
 
-    def get(self, context: object | None = None) -> Entry | None:
-        raise self._unsupported("basic.get not supported by stream queues")
-
     def settle(self, entry: Entry) -> None:
         """Count an acknowledgement, and advance the place of its reader. The log keeps the message."""
         self.acked += 1
@@ -149,12 +146,6 @@ class StreamQueue(Queue, DurableReader):
         again = Entry(message, entry.seq)
         again.redelivered = True
         return again
-
-    def purge(self) -> int:
-        raise self._unsupported("queue.purge not supported by stream queues")
-
-    def _unsupported(self, what: str) -> NotImplementedHere:
-        return NotImplementedHere(f"{what} queue '{self.name}' in vhost '{self.vhost}'")
 
     def discard(self) -> None:
         """Forget all readers. The caller deletes the files of the log."""
@@ -198,7 +189,9 @@ class StreamQueue(Queue, DurableReader):
 
     def subscribe(self, consumer: Consumer, arguments: Table) -> None:
         if consumer.no_ack:
-            raise self._unsupported("automatic acknowledgement not supported by stream")
+            raise NotImplementedHere(
+                f"automatic acknowledgement not supported by stream queue '{self.name}' in vhost '{self.vhost}'"
+            )
         offset, since_ms = self._start(arguments.get("x-stream-offset", "next"))
         wanted = stream_filter(arguments)
         name = arguments.get(READER, "")

@@ -12,7 +12,7 @@ from flintmq.base.limits import (
 from flintmq.broker.arguments import check_consumer_arguments
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.entries import view_of
+from flintmq.broker.queue.entries import EntryQueue, entry_queue, view_of
 from flintmq.broker.selector.selectors import selector_of
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.codec import CODEC_091
@@ -153,7 +153,7 @@ def cancel_ok(channel: ServerChannel, method: Method) -> None:
 def get(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicGet)
     deliveries = channel.deliveries
-    queue = channel.queue(method.queue)
+    queue = entry_queue(channel.queue(method.queue), "basic.get")
     if queue.settings.single_active and queue.kind == "quorum":
         # RabbitMQ has this rule for quorum queues only.
         raise ResourceLocked(
@@ -200,7 +200,7 @@ def get(channel: ServerChannel, method: Method) -> None:
     channel.reply_with_delivery(answer, properties, body)
 
 
-def _next_sendable(channel: ServerChannel, queue: Queue) -> Entry | None:
+def _next_sendable(channel: ServerChannel, queue: EntryQueue) -> Entry | None:
     """Acquire the next entry of a queue, and discard unsendable ones before it, at most _GIVEN_UP_MAX."""
     deliveries = channel.deliveries
     for _ in range(_GIVEN_UP_MAX):

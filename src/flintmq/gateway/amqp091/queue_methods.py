@@ -3,6 +3,8 @@
 from base64 import urlsafe_b64encode
 
 from flintmq.base.errors import NotFound
+from flintmq.broker.queue.entries import entry_queue
+from flintmq.broker.queue.purge import drop_all
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.permissions import check_queue
 from flintmq.gateway.amqp091.publish_options import REPLY_TO, is_reply_address
@@ -101,7 +103,7 @@ def unbind(channel: ServerChannel, method: Method) -> None:
 
 def purge(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, QueuePurge)
-    count = channel.queue(method.queue).purge()
+    count = drop_all(entry_queue(channel.queue(method.queue), "queue.purge"))
     if not method.no_wait:
         channel.reply(QueuePurgeOk(message_count=count))
 

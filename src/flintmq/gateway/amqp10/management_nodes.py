@@ -9,6 +9,8 @@ from flintmq.broker.arguments import type_name
 from flintmq.broker.exchange.types import check_type
 from flintmq.broker.message import Table
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.entries import entry_queue
+from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.vhost_access import Access
 from flintmq.gateway.amqp10.management_refusal import (
     Refusal,
@@ -113,7 +115,7 @@ def purge_queue(access: Access, owner: object, name: str) -> tuple[str, object]:
     access.rights.check(READ, "queue", name)
     vhost = access.vhost
     try:
-        count = vhost.queue(name, owner).purge()
+        count = drop_all(entry_queue(vhost.queue(name, owner), "queue.purge"))
     except NotFound as error:
         raise Refusal("404", error.text) from None
     except NotImplementedHere:

@@ -12,7 +12,8 @@ from flintmq.base.errors import AmqpError, FlintError
 from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.entries import EntryQueue, entry_queue
+from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.vhost import VHost
 from flintmq.management.api.details import Details
@@ -230,7 +231,7 @@ async def _purge(call: Call) -> Response:
     queue = queue_of(call)
     call.caller.rights_in(queue.vhost).check(READ, "queue", queue.name)
     queue.check_access(None)
-    queue.purge()
+    drop_all(entry_queue(queue, "queue.purge"))
     await call.node.durable()
     return no_content()
 
@@ -287,7 +288,7 @@ async def _taken(call: Call, queue: Queue, given: GetRequest, taken: list[Entry]
         # Time has passed since the last message, so the broker's clock is set again.
         call.node.now_ms()
         try:
-            entry = queue.get()
+            entry = entry_queue(queue, "basic.get").get()
         except AmqpError as error:
             if taken:
                 return

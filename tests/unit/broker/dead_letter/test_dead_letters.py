@@ -18,7 +18,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
 from tests.property.test_amqp091_codec import tables, values
-from tests.unit.broker.memory import MemoryStorage, put_routed
+from tests.unit.broker.memory import MemoryStorage, got, put_routed
 
 START = 1_000_000_500
 
@@ -58,7 +58,7 @@ class Node:
         put_routed(self.vhost, Route(address), message)
 
     def reject(self, queue: Queue) -> None:
-        entry = queue.get()
+        entry = got(queue)
         assert entry is not None
         queue.reject(entry)
         self.after(0)
@@ -74,7 +74,7 @@ class Node:
 
 def taken(queue: Queue) -> list[Entry]:
     found = []
-    while (entry := queue.get()) is not None:
+    while (entry := got(queue)) is not None:
         found.append(entry)
         queue.settle(entry)
     return found
@@ -158,7 +158,7 @@ def test_deaths_are_counted_by_queue_and_reason() -> None:
         node.reject(first)
         node.after(11)
     assert deaths_of_next(first) == [("2", "expired", 3), ("1", "rejected", 3)]
-    entry = first.get()
+    entry = got(first)
     assert entry is not None
     found = headers(entry)
     assert [found[f"x-{which}-death-{what}"] for which in ("first", "last") for what in ("queue", "reason")] == [
@@ -171,7 +171,7 @@ def test_deaths_are_counted_by_queue_and_reason() -> None:
 
 
 def deaths_of_next(queue: Queue) -> list[tuple[object, object, object]]:
-    entry = queue.get()
+    entry = got(queue)
     assert entry is not None
     queue.requeue([entry])
     return deaths(entry)
@@ -193,7 +193,7 @@ def test_reasons(reason: str) -> None:
     elif reason == "maxlen":
         node.publish("q", "pushes")
     elif reason == "delivery_limit":
-        entry = queue.get()
+        entry = got(queue)
         assert entry is not None
         queue.requeue([entry])
     node.after(10)

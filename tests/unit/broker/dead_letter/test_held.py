@@ -6,7 +6,7 @@ from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry, Table
 from flintmq.broker.ports import PolicyRecord
 from flintmq.broker.queue.base import Queue
-from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, Taker, message
+from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, Taker, got, message
 
 START = 1_000_000
 INSISTING: Table = {"x-dead-letter-exchange": "dlx", "x-dead-letter-strategy": "at-least-once"}
@@ -45,7 +45,7 @@ class Node:
         """Let the source give up these messages, and the tick end."""
         self.fill(self.source, *bodies)
         for _ in bodies:
-            entry = self.source.get()
+            entry = got(self.source)
             assert entry is not None
             self.source.reject(entry)
         self.settle_down()
@@ -66,7 +66,7 @@ def take(queue: Queue) -> list[str]:
 
 def taken(queue: Queue) -> list[Entry]:
     found = []
-    while (entry := queue.get()) is not None:
+    while (entry := got(queue)) is not None:
         queue.settle(entry)
         found.append(entry)
     return found
@@ -148,7 +148,7 @@ def test_room_is_counted_in_bytes_too(bytes_of_room: int) -> None:
     full = node.target("full", {"x-max-length-bytes": 12, "x-overflow": "reject-publish"})
     node.fill(full, "x" * bytes_of_room, "y" * (12 - bytes_of_room))
     node.reject("letter")
-    entry = full.get()
+    entry = got(full)
     assert entry is not None
     node.settle_down()
     assert take(full) == (["y" * 9] if bytes_of_room == 3 else ["yyy", "letter"])

@@ -14,7 +14,7 @@ from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.storage.node import NodeStorage
 from flintmq.wire.amqp091.properties import Properties, encode_properties
-from tests.unit.broker.memory import MemoryStorage, put_routed
+from tests.unit.broker.memory import MemoryStorage, got, put_routed
 
 START = 1_000_000
 
@@ -57,7 +57,7 @@ class Node:
 
 def taken(queue: Queue) -> list[Entry]:
     found = []
-    while (entry := queue.get()) is not None:
+    while (entry := got(queue)) is not None:
         found.append(entry)
         queue.settle(entry)
     return found

@@ -12,7 +12,7 @@ from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import TRANSIENT, Address, Message, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import VHost
-from tests.unit.broker.memory import HeaderCodec, MemoryStorage, message, put_routed
+from tests.unit.broker.memory import HeaderCodec, MemoryStorage, got, message, put_routed
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_local_random_refuses(vhost: VHost) -> None:
 
 def bodies(queue: Queue) -> list[str]:
     found = []
-    while (entry := queue.get()) is not None:
+    while (entry := got(queue)) is not None:
         found.append(entry.message.body.decode())
     return found
 

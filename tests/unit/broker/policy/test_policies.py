@@ -1,5 +1,7 @@
 """Policies: whom they concern, which of them counts, and what comes of them and of arguments together."""
 
+from functools import partial
+
 import pytest
 
 from flintmq.base.errors import ConfigurationError
@@ -8,7 +10,7 @@ from flintmq.broker.message import Table
 from flintmq.broker.policy.policies import Policies, check_policy
 from flintmq.broker.ports import PolicyRecord, VHostRecord
 from flintmq.broker.vhost import VHost
-from tests.unit.broker.memory import MemoryStorage, message
+from tests.unit.broker.memory import MemoryStorage, got, message
 
 
 def policy(
@@ -236,7 +238,7 @@ def test_a_limit_that_comes_later(definition: Table, left: list[str]) -> None:
     for body in "abcd":
         vhost.deliver(message(body), [vhost.queues["q"]])
     broker.put_rule(policy(definition))
-    found = [entry.message.body.decode() for entry in iter(vhost.queues["q"].get, None)]
+    found = [entry.message.body.decode() for entry in iter(partial(got, vhost.queues["q"]), None)]
     assert found == left
 
 

@@ -10,11 +10,12 @@ from flintmq.broker.ports import PolicyRecord
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.dedup import Dedup
 from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, put
+from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp091.properties import Properties, encode_properties
-from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, message, put_routed, run_due
+from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, got, message, put_routed, run_due
 
 
 def make(durable: bool = True, **arguments: object) -> tuple[ClassicQueue, MemoryJournal]:
@@ -36,7 +37,7 @@ def publish(queue: ClassicQueue, journal: MemoryJournal, headers: str, persisten
 
 
 def consume(queue: ClassicQueue) -> Entry:
-    entry = queue.get()
+    entry = got(queue)
     assert entry is not None
     queue.settle(entry)
     return entry
@@ -275,19 +276,19 @@ def test_memory_is_let_go_of(end: str) -> None:
         publish(queue, journal, f"message_id={name}")
     consume(queue)
     if end == "purge":
-        queue.purge()
+        drop_all(queue)
         assert len(remembering(queue)) == 0
         assert publish(queue, journal, "message_id=a")
-        queue.purge()
+        drop_all(queue)
     elif end == "delete":
-        held = queue.get()
+        held = got(queue)
         assert held is not None
         queue.delete()
         queue.settle(held)
     else:
         queue.configure({})
         assert publish(queue, journal, "message_id=a")
-        queue.purge()
+        drop_all(queue)
     assert journal.kept == {}
     assert queue.tick.timers.next_ms == 0
 
@@ -325,7 +326,7 @@ def test_dead_letters() -> None:
     graves = vhost.declare_queue("dead", True, False, False, {**dead, "x-dead-letter-routing-key": "q"}, None)
     published(broker, "a")
     for there, other in ((queue, graves), (graves, queue), (queue, graves)):
-        entry = there.get()
+        entry = got(there)
         assert entry is not None
         there.reject(entry)
         broker.dispatch()
@@ -335,7 +336,7 @@ def test_dead_letters() -> None:
     vhost.declare_queue("other", True, False, False, {**dead, "x-dead-letter-routing-key": "dead"}, None)
     published(broker, "a", queue="other")
     other = vhost.queues["other"]
-    entry = other.get()
+    entry = got(other)
     assert entry is not None
     other.reject(entry)
     broker.dispatch()

@@ -4,6 +4,7 @@ from flintmq.broker.message import TRANSIENT, Address, Entry, Message
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.delays import Delays
 from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, put
+from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.tick import Tick
 from flintmq.broker.timers import Timers
 from tests.unit.broker.memory import HeaderCodec, MemoryJournal, message, run_due
@@ -72,7 +73,7 @@ def test_purge_and_delete_include_what_is_held() -> None:
     queue, journal = make()
     publish(queue, "delay=50")
     publish(queue, "")
-    assert queue.purge() == 2
+    assert drop_all(queue) == 2
     assert not journal.kept
     publish(queue, "delay=50")
     assert queue.delete() == 1

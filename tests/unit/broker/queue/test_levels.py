@@ -6,7 +6,7 @@ from flintmq.broker.broker import Broker
 from flintmq.broker.dialect import RABBITMQ, STRICT, Dialect
 from flintmq.broker.message import Address, Message, Table
 from flintmq.broker.queue.base import Queue
-from tests.unit.broker.memory import HeaderCodec, MemoryStorage
+from tests.unit.broker.memory import HeaderCodec, MemoryStorage, got
 
 CODEC = HeaderCodec()
 # Those of the messages of a test, in the order in which they are published; a message without one is "-".
@@ -28,9 +28,9 @@ def fill(broker: Broker) -> None:
 
 def taken(queue: Queue) -> str:
     found = []
-    while (entry := queue.get()) is not None:
+    while (entry := got(queue)) is not None:
         found.append(entry.message.body.decode())
-        queue.sent(entry)
+        queue.settle(entry)
     return " ".join(found)
 
 

@@ -14,10 +14,12 @@ from flintmq.broker.arguments import (
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry, Table
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.entries import entry_queue
 from flintmq.broker.queue.lifetime import Lifetime
+from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.settlement import ACCEPTED, RELEASED
 from flintmq.broker.terminus.terminus import NEVER, UNSETTLED_STATE
-from tests.unit.broker.memory import MemoryStorage, Taker, message
+from tests.unit.broker.memory import MemoryStorage, Taker, got, message
 
 
 class World:
@@ -40,7 +42,7 @@ class World:
             self.vhost.deliver(message(body, persistent=True), [self.queue])
 
     def take(self) -> Entry:
-        entry = self.queue.get()
+        entry = got(self.queue)
         assert entry is not None
         return entry
 
@@ -147,7 +149,7 @@ def test_every_way_out_is_counted(arguments: Table) -> None:
         world.vhost.deliver(message(str(number), headers="k=1"), [world.queue])
     world.lifetime.close("creator")
     assert world.is_there
-    while (entry := world.queue.get()) is not None:
+    while (entry := got(world.queue)) is not None:
         world.queue.reject(entry)
     world.broker.now_ms += 100
     assert not world.is_there
@@ -162,7 +164,7 @@ def test_purging_and_consumers_without_acknowledgements() -> None:
     taker = Taker(1, no_ack=True)
     world.queue.subscribe(taker, {})
     assert world.is_there
-    world.queue.purge()
+    drop_all(entry_queue(world.queue, "queue.purge"))
     assert world.is_there
     world.vhost.unsubscribe(world.queue, taker)
     assert not world.is_there
@@ -186,7 +188,7 @@ def test_a_restart_ends_links() -> None:
 
 
 def _drain(queue: Queue) -> None:
-    while (entry := queue.get()) is not None:
+    while (entry := got(queue)) is not None:
         queue.settle(entry)
 
 

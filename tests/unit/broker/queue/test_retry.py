@@ -6,6 +6,7 @@ from flintmq.broker.message import Entry, Table
 from flintmq.broker.queue.capacity import has_room
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publishing import put
+from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.settings import QueueSettings
@@ -68,7 +69,7 @@ def test_what_is_paused(kind: str | None, failed: bool, returned: bool) -> None:
     queue, journal = make(**({} if kind is None else {"delayed_retry_type": kind}))
     queue.fail([put_one(queue, journal)])
     assert queue.held_count == failed
-    queue.purge()
+    drop_all(queue)
     queue.requeue([put_one(queue, journal)])
     assert queue.held_count == returned
 

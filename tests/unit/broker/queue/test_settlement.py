@@ -5,9 +5,10 @@ import pytest
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.entries import view_of
+from flintmq.broker.queue.entries import entry_queue, view_of
+from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.settlement import ACCEPTED, FAILED, REJECTED, RELEASED, Outcome, discarded, modified
-from tests.unit.broker.memory import HeaderCodec, MemoryStorage, Taker, message
+from tests.unit.broker.memory import HeaderCodec, MemoryStorage, Taker, got, message
 
 
 class Link(Taker):
@@ -49,7 +50,7 @@ class World:
             self.vhost.deliver(message(body, persistent=True), [self.queue])
 
     def next(self) -> Entry:
-        entry = self.queue.get()
+        entry = got(self.queue)
         assert entry is not None
         return entry
 
@@ -154,7 +155,7 @@ def test_undeliverable_here_holds_up_nobody() -> None:
     link.settle(RELEASED)
     assert link.next() is entry
     assert world.queue.message_count == 1
-    assert world.queue.purge() == 1
+    assert drop_all(entry_queue(world.queue, "queue.purge")) == 1
     link.settle(RELEASED)
     assert link.next() is entry
 
@@ -199,7 +200,7 @@ def test_dead_letters_count_failures() -> None:
     for outcome in (FAILED, FAILED, REJECTED):
         outcome.apply(world.queue, world.next(), None)
     world.broker.dispatch()
-    found = [world.dead.get() for _ in range(2)]
+    found = [got(world.dead) for _ in range(2)]
     assert [entry.message.properties.rpartition(b";")[2] for entry in found if entry] == [b"failed=1", b"failed=3"]
 
 

@@ -24,7 +24,7 @@ from flintmq.broker.stage.copies import Attempt
 from flintmq.broker.stage.stage import Stage
 from flintmq.broker.tap import Client as TapClient
 from flintmq.broker.tap import Tap
-from tests.unit.broker.memory import MemoryPages, MemoryStorage, Taker, message
+from tests.unit.broker.memory import MemoryPages, MemoryStorage, Taker, got, message
 
 
 class Watcher(Tap):
@@ -125,7 +125,7 @@ class World:
         """All that is ready, which goes."""
         found: list[str] = []
         queue = self.vhost.queues[name]
-        while (entry := queue.get()) is not None:
+        while (entry := got(queue)) is not None:
             found.append(entry.message.body.decode())
             queue.settle(entry)
         return found
@@ -766,7 +766,7 @@ def test_what_is_committed_gets_to_its_queue(world: World) -> None:
     world.staged(["other"], number=1)
     world.commit(0, {0: 0})
     for _ in range(10):
-        entry = world.queue.get()
+        entry = got(world.queue)
         assert entry is not None
         world.queue.settle(entry)
     again = world.restarted()

@@ -25,7 +25,7 @@ from flintmq.broker.terminus.terminus import (
     SourceTerminus,
     TargetTerminus,
 )
-from tests.unit.broker.memory import MemoryStorage, message
+from tests.unit.broker.memory import MemoryStorage, got, message
 
 
 class World:
@@ -73,7 +73,7 @@ class World:
             self.vhost.deliver(message(body, persistent=True), [self.queue])
 
     def take(self) -> Entry:
-        entry = self.queue.get()
+        entry = got(self.queue)
         assert entry is not None
         return entry
 
@@ -281,7 +281,7 @@ def test_a_time_to_live_goes_on_while_it_is_held() -> None:
     """What was held over a restart expires once it is back, if its time is over."""
     world = World()
     world.vhost.deliver(message("a", persistent=True), [world.declare("t", {"x-message-ttl": 100})])
-    entry = world.vhost.queues["t"].get()
+    entry = got(world.vhost.queues["t"])
     assert entry is not None
     source = world.source()
     source.hold(b"1", world.vhost.queues["t"], entry)
@@ -440,9 +440,9 @@ def test_undeliverable_here_is_about_the_terminus() -> None:
     source = world.source()
     source.hold(b"1", world.queue, world.take())
     source.settle(b"1", modified(False, True))
-    assert world.queue.get(source) is None
+    assert got(world.queue, source) is None
     source.expire()
-    assert world.queue.get(source) is not None
+    assert got(world.queue, source) is not None
 
 
 def test_there_is_a_limit() -> None:

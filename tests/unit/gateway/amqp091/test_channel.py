@@ -52,7 +52,7 @@ from flintmq.wire.amqp091.methods import (
     StreamSpanOk,
 )
 from flintmq.wire.amqp091.properties import headers
-from tests.unit.broker.memory import Taker
+from tests.unit.broker.memory import Taker, got
 from tests.unit.gateway.amqp091.pair import TRANSIENT, Client, ClientChannel, Server
 from tests.unit.protocol.amqp091.pair import Recorder
 
@@ -257,9 +257,9 @@ def test_route_follows_the_bindings() -> None:
     channel.publish("5", key="k", exchange="amq.direct")
     client.tick()
     queue = client.server.vhost.queues["q"]
-    entries = [queue.get(), queue.get()]
+    entries = [got(queue), got(queue)]
     assert [entry.message.body for entry in entries if entry is not None] == [b"2", b"3"]
-    assert queue.get() is None
+    assert got(queue) is None
 
 
 # -- consuming ------------------------------------------------------------------------------------------------------

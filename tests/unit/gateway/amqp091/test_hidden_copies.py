@@ -19,6 +19,7 @@ from flintmq.wire.amqp091.methods import (
     TxSelect,
 )
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
+from tests.unit.broker.memory import got
 from tests.unit.gateway.amqp091.pair import Client, ClientChannel, Server
 
 START = 1_000_000
@@ -142,7 +143,7 @@ def test_a_restart_keeps_them(tmp_path: Path) -> None:
         broker.dispatch()
         messages: list[Message] = []
         for name in ("to", "bcc"):
-            entry = broker.vhosts["/"].queues[name].get()
+            entry = got(broker.vhosts["/"].queues[name])
             assert entry is not None
             messages.append(entry.message)
         assert [CODEC_091.headers(message.properties) for message in messages] == [{"x-delay": -10}] * 2

@@ -3,6 +3,7 @@
 from flintmq.broker.message import Table
 from flintmq.wire.amqp091.methods import ConfirmSelect, QueueDeclare
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
+from tests.unit.broker.memory import got
 from tests.unit.gateway.amqp091.pair import Client, Server
 
 TO_DEAD: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
@@ -25,7 +26,7 @@ def test_a_history_from_a_client_does_not_count() -> None:
     channel.publish("m", properties=history("dead"))
     client.tick()
     queue = client.server.vhost.queues["dead"]
-    entry = queue.get()
+    entry = got(queue)
     assert entry is not None
     headers = decode_properties(entry.message.properties).headers
     assert headers is not None

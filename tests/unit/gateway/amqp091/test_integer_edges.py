@@ -31,6 +31,7 @@ from flintmq.wire.amqp091.methods import (
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from flintmq.wire.amqp091.spec import METHOD_TABLE
 from flintmq.wire.amqp091.tables import Table
+from tests.unit.broker.memory import got
 from tests.unit.gateway.amqp091.pair import Client, Server
 
 EDGES = {
@@ -299,7 +300,7 @@ def test_messages(client: Client, properties: bytes) -> None:
     server.broker.now_ms += 1 << 41
     _hear(client)
     queue = server.vhost.queues.get("q")
-    entry = None if queue is None else queue.get()
+    entry = None if queue is None else got(queue)
     if queue is not None and entry is not None:
         queue.reject(entry)
     _hear(client, _method(BasicConsume(queue="dead")))

@@ -2,6 +2,7 @@
 
 from flintmq.wire.amqp091.properties import Properties, decode_properties
 from flintmq.wire.amqp10.properties import Properties as Properties10
+from tests.unit.broker.memory import got
 from tests.unit.gateway.amqp10.pair import Client, Server
 
 
@@ -18,7 +19,7 @@ def test_links_are_traced() -> None:
     client.tick()
     assert client.receiver().bodies() == ["hello"]
     found = []
-    while (entry := traces.get()) is not None:
+    while (entry := got(traces)) is not None:
         headers = decode_properties(entry.message.properties).headers or {}
         found.append((entry.message.address.routing_key, entry.message.body, headers))
     (published, delivered) = found

@@ -43,6 +43,7 @@ from flintmq.wire.amqp10.values import (
     UShort,
 )
 from flintmq.wire.amqp10.writer import encode_value
+from tests.unit.broker.memory import got
 from tests.unit.gateway.amqp10.pair import Client, Server
 
 EDGES = {
@@ -314,7 +315,7 @@ def test_messages(client: Client, message: bytes) -> None:
     client.durable()
     assert server.host.errors == []
     queue = server.vhost.queues["p"]
-    entry = queue.get()
+    entry = got(queue)
     if entry is not None:
         queue.reject(entry)
     client.durable()

@@ -14,6 +14,7 @@ from flintmq.wire.amqp10.spec import CODES, COPY, EXPIRE_LINK_DETACH, RCV_SECOND
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Accepted, Modified, Received, Rejected
 from flintmq.wire.amqp10.termini import Source, Target
 from flintmq.wire.amqp10.values import Described, Int, Symbol, ULong
+from tests.unit.broker.memory import got
 from tests.unit.gateway.amqp10.pair import Client, Receiver, Server, body_of
 
 
@@ -514,10 +515,10 @@ def test_a_dead_letter_of_the_older_protocol_was_delivered_before(
         Message(Address("", "source"), CODEC_091, nothing, b"m", CODEC_091.options(nothing), 0, 1), [queue]
     )
     for _ in range(requeued):
-        entry = queue.get()
+        entry = got(queue)
         assert entry is not None
         queue.fail([entry])
-    entry = queue.get()
+    entry = got(queue)
     assert entry is not None
     queue.reject(entry)
     client.tick()

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.unit.broker.memory import got
 from tests.unit.management.fake_node import Api, refused
 
 MESSAGE = {"routing_key": "q", "payload": "hello", "payload_encoding": "string", "properties": {}}
@@ -79,7 +80,7 @@ def test_what_a_queue_holds_that_lasts(api: Api) -> None:
         for mode, payload in ((2, "kept"), (1, "not"), (2, "too")):
             message = {"routing_key": key, "payload": payload, "payload_encoding": "string"}
             api.post("/api/exchanges/%2F//publish", {**message, "properties": {"delivery_mode": mode}})
-    api.broker.vhosts["/"].queues["q"].get()
+    got(api.broker.vhosts["/"].queues["q"])
     shown = api.found("/api/queues/%2F/q")
     assert (shown["messages"], shown["messages_persistent"], shown["message_bytes_persistent"]) == (3, 2, 7)
     shown = api.found("/api/queues/%2F/short")
@@ -98,7 +99,7 @@ def test_the_time_of_the_message_at_the_head(api: Api) -> None:
         api.post("/api/exchanges/%2F//publish", {**MESSAGE, "properties": {"timestamp": timestamp}})
     assert api.found("/api/queues/%2F/q")["head_message_timestamp"] == 1_700_000_000
     queue = api.broker.vhosts["/"].queues["q"]
-    entry = queue.get()
+    entry = got(queue)
     assert entry is not None
     assert api.found("/api/queues/%2F/q")["head_message_timestamp"] == 1_700_000_001
     api.delete("/api/queues/%2F/q/contents")

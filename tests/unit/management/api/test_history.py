@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.broker.memory import got
 from tests.unit.management.api.test_live_objects import publish
 from tests.unit.management.fake_node import Api, refused
 
@@ -33,7 +34,7 @@ def test_the_course_of_a_queue(api: Api) -> None:
     for _ in range(4):
         publish(api, "m")
         sample(api)
-    api.broker.vhosts["/"].queues["q"].get()
+    got(api.broker.vhosts["/"].queues["q"])
     sample(api)
     last_ms = api.node.now - 5_000
     queue = api.found(f"{Q}?{HISTORY}")

@@ -9,6 +9,7 @@ import pytest
 from flintmq.broker.message import Address, Message
 from flintmq.broker.ports import PermissionRecord
 from flintmq.gateway.amqp091.codec import CODEC_091
+from tests.unit.broker.memory import got
 from tests.unit.management.fake_node import Api, refused
 
 Q = "/api/queues/%2F/q"
@@ -41,7 +42,7 @@ def test_what_is_said_of_a_queue(api: Api) -> None:
     """A queue's fields include ready messages, their bytes, the published messages, and the policy."""
     publish(api, "one")
     publish(api, "three")
-    api.broker.vhosts["/"].queues["q"].get()
+    got(api.broker.vhosts["/"].queues["q"])
     shown = api.found(Q)
     assert (shown["messages"], shown["messages_ready"], shown["messages_unacknowledged"]) == (2, 1, 1)
     assert (shown["message_bytes_ready"], shown["message_bytes_unacknowledged"]) == (5, 3)

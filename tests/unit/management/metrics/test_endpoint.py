@@ -16,7 +16,7 @@ from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.management.api.table import ROUTES
 from flintmq.management.metrics import exposition
 from flintmq.management.metrics.endpoint import open_to_all
-from tests.unit.broker.memory import message, put_routed
+from tests.unit.broker.memory import got, message, put_routed
 from tests.unit.management.fake_node import Alarmed, Api
 
 ENDPOINTS = ("/metrics", "/metrics/per-object", "/metrics/detailed?family=queue_coarse_metrics")
@@ -165,7 +165,7 @@ def test_sums(api: Api) -> None:
     one, _ = _queue(api, "one"), _queue(api, "two")
     for key in ("one", "one", "two"):
         _publish(api, key)
-    assert one.get() is not None
+    assert got(one) is not None
     found = _plain(api)
     assert found["rabbitmq_queues"] == 2
     assert found["rabbitmq_queue_messages"] == 3
@@ -181,7 +181,7 @@ def test_fetching_nothing(api: Api) -> None:
     """basic.get on an empty queue is counted, also after the queue or virtual host is deleted."""
     api.broker.add_vhost("other")
     for vhost in ("/", "other"):
-        assert _queue(api, f"q in {vhost}", vhost=vhost).get() is None
+        assert got(_queue(api, f"q in {vhost}", vhost=vhost)) is None
     assert _plain(api)["rabbitmq_global_messages_get_empty_total"] == 2
     assert _plain(api)["rabbitmq_global_messages_delivered_total"] == 0
     api.broker.vhosts["/"].delete_queue("q in /", False, False, None)
@@ -224,7 +224,7 @@ def test_totals_only_grow(api: Api) -> None:
     api.broker.add_vhost("other")
     queue = _queue(api, "q", vhost="other")
     _publish(api, "q", "other")
-    entry = queue.get()
+    entry = got(queue)
     assert entry is not None
     queue.settle(entry)
     before = _plain(api)

@@ -1,0 +1,78 @@
+"""Purge: all messages of a queue are dropped at once, because a client wants that, or because the queue is deleted."""
+
+from typing import Final
+
+from flintmq.base.errors import InternalError
+from flintmq.base.work import WORK
+from flintmq.broker.ports import Page
+from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.paging import Paging
+from flintmq.broker.tick import DELETED
+
+# Units of work for dropping a page of messages: each of them is settled in the journal.
+_PAGE_UNITS: Final = 64
+
+
+def drop_all(queue: EntryQueue) -> int:
+    """Drop all messages that are ready or held back. Returns how many."""
+    if queue.dedup is not None:
+        queue.dedup.clear()
+    count = queue.message_count + queue.held_count
+    if queue.exclusions is not None:
+        for entry in queue.exclusions.take_all():
+            queue.drop(entry)
+    if queue.settles_unseen:
+        _drop_pages(queue)
+    # Dropping pages took less work; the remaining entries are dropped one by one.
+    WORK.spent += queue.store.count
+    while True:
+        first = queue.store.drop_candidate()
+        if first is None:
+            break
+        queue.remove(first)
+        queue.drop(first)
+    if queue.delays is not None:
+        for entry in queue.delays.take_all():
+            queue.drop(entry)
+    return count
+
+
+def _drop_pages(queue: EntryQueue) -> None:
+    """Drop the messages in pages without unpacking them."""
+    store = queue.store
+    for part in store.parts():
+        paging = part.paging
+        while paging is not None and part.pages:
+            page = part.pages[0]
+            WORK.spent += _PAGE_UNITS
+            if queue.survives:
+                _settle(queue, page, paging)
+            part.pages.popleft()
+            store.left_packed(part, page.count)
+            queue.left_packed(page.body_bytes)
+            paging.drop(page)
+
+
+def _settle(queue: EntryQueue, page: Page, paging: Paging) -> None:
+    try:
+        places = paging.places(page)
+    except InternalError:
+        # A restart restores nothing of a deleted queue, even if the journal still has entries of it.
+        if not queue.gone:
+            raise
+    else:
+        queue.journal.settle_runs(queue.id, places.seqs, places.slots)
+        queue.page_settled(page)
+
+
+def dead_letter_all(queue: EntryQueue) -> int:
+    """Dead-letter all ready entries, because the queue is about to be deleted. Returns how many there were."""
+    queue.expire_due()
+    withheld = [] if queue.exclusions is None else queue.exclusions.take_all()
+    count = len(withheld) + queue.store.count
+    WORK.spent += count
+    for entry in withheld:
+        queue.make_dead_letter(entry, DELETED)
+    while queue.store.count > 0:
+        queue.make_dead_letter(queue.take(), DELETED)
+    return count
