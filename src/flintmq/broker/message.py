@@ -65,6 +65,10 @@ class MessageOptions:
         self.is_centred = False
         self.is_plain = priority <= 0 and ttl_ms == FOREVER and delay_ms == 0 and until_ms == 0
 
+    def held_until_ms(self, since_ms: i64) -> i64:
+        """Until when a message that came at `since_ms` is held (Unix time); a past time if it is not held."""
+        return since_ms + self.delay_ms if self.delay_ms > 0 else self.until_ms
+
     def level(self, highest: i64) -> i64:
         """Return the level of a stated priority on a queue with the levels 0 to `highest`."""
         if self.is_centred and highest < _TEN_LEVELS - 1:

@@ -518,9 +518,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "basic.05",
-        "broker/queue/entries.py",
-        "            self.remove(first)\n            self.make_dead_letter(first, MAXLEN)\n        return ADMITTED",
-        "            self.remove(first)\n            self.drop(first)\n        return ADMITTED",
+        "broker/queue/admission.py",
+        "        queue.remove(first)\n        queue.make_dead_letter(first, MAXLEN)\n",
+        "        queue.remove(first)\n        queue.drop(first)\n",
     ),
     (
         "basic.06",

@@ -75,11 +75,7 @@ class DelayedQueue(Queue, Recoverable):
 
     def restore(self, entry: Entry) -> None:
         message = entry.message
-        options = message.options
-        until_ms = options.until_ms
-        if options.delay_ms > 0:
-            until_ms = message.timestamp_ms + options.delay_ms
-        self._delays.hold(entry, until_ms)
+        self._delays.hold(entry, message.options.held_until_ms(message.timestamp_ms))
 
     def start_at(self, seq: i64) -> None:
         self._seq = seq

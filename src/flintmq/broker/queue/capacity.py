@@ -23,10 +23,10 @@ def has_room_for(queue: Queue, count: i64, body_bytes: i64) -> bool:
     """
     if not isinstance(queue, EntryQueue) or queue.settings.overflow == DROP_HEAD:
         return True
-    if not queue.is_over(count, body_bytes):
+    if not queue.exceeds_limits(count, body_bytes):
         return True
     queue.catch_up()
-    return not queue.is_over(count, body_bytes)
+    return not queue.exceeds_limits(count, body_bytes)
 
 
 def has_free_room(queue: Queue, message: Message) -> bool:
@@ -48,4 +48,4 @@ def _have_room(queue: EntryQueue, messages: list[Message]) -> bool:
             size += len(message.body)
         else:
             size += max(0, len(message.body) - len(replaced.message.body))
-    return not queue.is_over(count, size)
+    return not queue.exceeds_limits(count, size)

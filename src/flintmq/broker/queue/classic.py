@@ -12,8 +12,9 @@ from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, ASKING_WORK_UNITS, DIS
 from flintmq.base.work import WORK
 from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
 from flintmq.broker.ports import Journal
+from flintmq.broker.queue.admission import admit
 from flintmq.broker.queue.base import Consumer
-from flintmq.broker.queue.entries import EntryQueue, starts_ms
+from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.exclusions import Exclusions
 from flintmq.broker.queue.matching import Matching
 from flintmq.broker.queue.purge import drop_all
@@ -45,6 +46,13 @@ class ClassicQueue(EntryQueue):
         super().configure(effective)
         if self.groups is not None:
             self._match()
+
+    def admit(self, message: Message) -> int:
+        return admit(self, message)
+
+    def discard(self) -> None:
+        drop_all(self)
+        super().discard()
 
     # -- consumers ----------------------------------------------------------------------------------------------
 
@@ -140,7 +148,7 @@ class ClassicQueue(EntryQueue):
         """Change to a store with matching: from now on, not every consumer may have every entry."""
         matching = self._matching
         if matching is None:
-            matching = Matching(self.store, self._levels, self.groups, self.touch)
+            matching = Matching(self.store, self.levels, self.groups, self.touch)
             # The present consumers have no filters.
             matching.serve(self._served())
             self._matching = matching
@@ -156,10 +164,6 @@ class ClassicQueue(EntryQueue):
                 self._matching = None
                 self.store = store
                 self._arrange()
-
-    def discard(self) -> None:
-        drop_all(self)
-        super().discard()
 
     # -- dispatch -----------------------------------------------------------------------------------------------
 
@@ -252,7 +256,7 @@ class ClassicQueue(EntryQueue):
         WORK.spent += len(self.consumers) // ASKED_CONSUMERS_PER_UNIT
         if self.catch_up() or self.settings.paused:
             return False
-        if starts_ms(message, self.tick.now_ms) > self.tick.now_ms:
+        if message.options.held_until_ms(self.tick.now_ms) > self.tick.now_ms:
             return False
         if self._matching is not None:
             return self._matching.would_take(message)

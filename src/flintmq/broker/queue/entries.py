@@ -18,22 +18,21 @@ in none of these states: it is gone once the dead letter exchange of its queue h
 | expire            | any but acquired | dead letter     | its time to live is over                               |
 | drop head         | ready            | dead letter     | the queue is longer than its limit                     |
 | replace           | ready            | gone            | a newer one has its key (`last_values.py`)             |
-| cancel            | held             | gone            | its publisher took it back                             |
+| cancel            | held             | gone            | its publisher took it back (`admission.py`)            |
 | purge             | any but acquired | gone            | the queue is purged, or deleted (`purge.py`)           |
 | drop              | dead letter      | gone            | the dead letter exchange has it                        |
 """
 
 from collections.abc import Iterator
-from typing import Final
 
 from mypy_extensions import i32, i64
 
 from flintmq.base.errors import InternalError, NotImplementedHere, PreconditionFailed
 from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT
 from flintmq.base.work import WORK
-from flintmq.broker.message import ACQUIRED, FOREVER, PAUSE, READY, Entry, Message, Table
+from flintmq.broker.message import ACQUIRED, FOREVER, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal, Page
-from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Queue
+from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.dedup import Dedup
 from flintmq.broker.queue.delays import Delays
@@ -48,11 +47,8 @@ from flintmq.broker.queue.paging import Paging
 from flintmq.broker.queue.ready import Fifo, Ready, ranked
 from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.sequence_owners import SequenceOwners
-from flintmq.broker.queue.settings import DROP_HEAD, REJECT_PUBLISH_DLX
+from flintmq.broker.queue.settings import DROP_HEAD
 from flintmq.broker.tick import DELIVERY_LIMIT, EXPIRED, MAXLEN, OVERSIZED, REJECTED, DeadLetter, Tick
-
-# The sequence number of an entry that was never on the queue.
-_NOWHERE: Final = -1
 
 
 class EntryQueue(Queue):
@@ -77,7 +73,7 @@ class EntryQueue(Queue):
         # An exclusive queue ends with its connection, durable or not.
         self._survives = durable and owner is None
         self._paging = None if tick.pages is None else Paging(tick.pages, self._left_page)
-        self._levels = levels_of(kind, arguments, ranks_all)
+        self.levels = levels_of(kind, arguments, ranks_all)
         self.store: Ready = Fifo(self._paging)
         self.next_seq: i64 = 0
         # The bytes in the bodies of ready entries.
@@ -206,7 +202,7 @@ class EntryQueue(Queue):
 
     # -- room ---------------------------------------------------------------------------------------------------
 
-    def is_over(self, count: i64, size: i64) -> bool:
+    def exceeds_limits(self, count: i64, size: i64) -> bool:
         """Whether the queue would exceed its limits with `count` more messages of `size` bytes in total."""
         settings = self.settings
         if settings.max_length >= 0 and self.store.count + count > settings.max_length:
@@ -217,18 +213,11 @@ class EntryQueue(Queue):
         """Return the ready entry that this message would replace, because both have the same last-value key."""
         return None if self._values is None else self._values.waiting(message)
 
-    def _is_too_much(self, message: Message) -> bool:
-        """Whether there is no room for a message that is published."""
-        replaced = self.replaced_by(message)
-        if replaced is None:
-            return self.is_over(1, len(message.body))
-        return self.is_over(0, len(message.body) - len(replaced.message.body))
-
     def trim(self) -> None:
         """Drop the oldest entries while there are too many, unless publishers are refused instead."""
         if self.settings.overflow != DROP_HEAD:
             return
-        while self.is_over(0, 0):
+        while self.exceeds_limits(0, 0):
             first = self.store.drop_candidate()
             if first is None:
                 return
@@ -240,7 +229,7 @@ class EntryQueue(Queue):
 
         With a shorter tick they would have taken them already.
         """
-        if self.is_guarded and self.is_over(count, size) and self.store.count > 0:
+        if self.is_guarded and self.exceeds_limits(count, size) and self.store.count > 0:
             self.catch_up()
 
     def catch_up(self) -> bool:
@@ -262,62 +251,11 @@ class EntryQueue(Queue):
 
     # -- enqueue ------------------------------------------------------------------------------------------------
 
-    def admit(self, message: Message) -> int:
-        if message.options.is_command:
-            return self._obey(message)
-        if self.dedup is not None and self.dedup.is_duplicate(message):
-            return DONE
-        settings = self.settings
-        if not self._is_too_much(message):
-            return ADMITTED
-        # In a shorter tick consumers would have taken some entries by now: these do not count.
-        if self.takes_at_once(message) or not self._is_too_much(message):
-            return ADMITTED
-        if settings.overflow != DROP_HEAD:
-            if settings.overflow == REJECT_PUBLISH_DLX:
-                self._discard(message)
-            return REFUSED
-        if starts_ms(message, self.tick.now_ms) > self.tick.now_ms:
-            # A delayed message needs no room before it is due.
-            return ADMITTED
-        level = self._levels.of(message.options)
-        while self._is_too_much(message):
-            first = self.store.drop_candidate()
-            if first is None or self._levels.of(first.message.options) > level:
-                # There is no room even without all others, or only entries of higher priority could make room.
-                if settings.dead_letters_at_least_once:
-                    # Its dead letter might have to wait, and a crash would lose it.
-                    return REFUSED
-                self._discard(message)
-                return DISCARDED
-            self.remove(first)
-            self.make_dead_letter(first, MAXLEN)
-        return ADMITTED
-
-    def _discard(self, message: Message) -> None:
-        """Dead-letter a message that was not taken."""
-        if self.settings.dead_letter_exchange is not None:
-            self.tick.discarded.append(DeadLetter(self, Entry(message, _NOWHERE), MAXLEN))
-
-    def _obey(self, command: Message) -> int:
-        if command.options.cancels:
-            return self._cancel(command)
-        self.pause(command.options.command == PAUSE)
-        return DONE
-
-    def _cancel(self, command: Message) -> int:
-        found = [] if self.delays is None else self.delays.cancel(command)
-        for entry in found:
-            if self.dedup is not None:
-                self.dedup.forget(entry.message)
-            self.drop(entry)
-        return DONE if found else REFUSED
-
     def enqueue(self, message: Message) -> Entry | None:
         entry = Entry(message, self.next_seq)
         self.next_seq += 1
         options = message.options
-        if self._is_plain_in and options.is_plain and options.priority <= self._levels.plain:
+        if self._is_plain_in and options.is_plain and options.priority <= self.levels.plain:
             self.store.append(entry)
             self._bytes += len(message.body)
         else:
@@ -334,7 +272,7 @@ class EntryQueue(Queue):
     def append_plain(self, entry: Entry) -> bool:
         """Make an entry ready at once. Returns False, and does nothing, if a feature or the message needs more."""
         options = entry.message.options
-        if not self._is_plain_in or not options.is_plain or options.priority > self._levels.plain:
+        if not self._is_plain_in or not options.is_plain or options.priority > self.levels.plain:
             return False
         self.store.append(entry)
         self._bytes += len(entry.message.body)
@@ -348,7 +286,7 @@ class EntryQueue(Queue):
 
     def put(self, entry: Entry, since_ms: i64) -> None:
         """Hold an entry, or make it ready. `since_ms` is when its delay or its time to live began (Unix time)."""
-        ready_ms = starts_ms(entry.message, since_ms)
+        ready_ms = entry.message.options.held_until_ms(since_ms)
         if ready_ms > self.tick.now_ms:
             self._hold(entry, ready_ms)
         else:
@@ -368,7 +306,7 @@ class EntryQueue(Queue):
 
     def rank(self, entry: Entry) -> None:
         """Change to a store with priorities if the priority of this entry needs one."""
-        self.store = ranked(self.store, entry, self._levels)
+        self.store = ranked(self.store, entry, self.levels)
 
     def ttl_of(self, message: Message) -> i64:
         """The time to live of a message once it is ready, in milliseconds, or FOREVER."""
@@ -822,12 +760,6 @@ class EntryQueue(Queue):
             view.delete()
         if self._awaited_room is not None:
             self._tell_room()
-
-
-def starts_ms(message: Message, since_ms: i64) -> i64:
-    """The time until which a message that came at `since_ms` is held (Unix time); a past time if it is not held."""
-    options = message.options
-    return since_ms + options.delay_ms if options.delay_ms > 0 else options.until_ms
 
 
 def entry_queue(queue: Queue, method: str) -> EntryQueue:
