@@ -461,7 +461,8 @@ class QueueMachine(RuleBasedStateMachine):
             assert model.best() is None or model.gone
         for queue, model in live:
             # Not by what brings all of it back into memory.
-            found = sorted(queue._each(), key=lambda entry: (-queue.levels.of(entry.message.options), entry.position))
+            levels = queue.levels
+            found = sorted(queue.store.each(), key=lambda entry: (-levels.of(entry.message.options), entry.position))
             expected = model.in_order()
             if model.is_grouped:
                 found.sort(key=lambda entry: entry.seq)

@@ -23,8 +23,6 @@ in none of these states: it is gone once the dead letter exchange of its queue h
 | drop              | dead letter      | gone            | the dead letter exchange has it                        |
 """
 
-from collections.abc import Iterator
-
 from mypy_extensions import i32, i64
 
 from flintmq.base.errors import InternalError, NotImplementedHere, PreconditionFailed
@@ -158,24 +156,17 @@ class EntryQueue(Queue):
         self._arrange()
 
     def _deduplicate(self) -> None:
-        if self.dedup is not None and not self.settings.deduplicates:
-            self.dedup.clear()
-            self.dedup = None
-        elif self.settings.deduplicates:
-            dedup = self.dedup
+        dedup = self.dedup
+        if self.settings.deduplicates:
             if dedup is None:
                 dedup = Dedup(self.id, self.name, self._survives, self.tick, self.journal)
-                for entry in self._each():
+                for entry in self.store.each():
                     dedup.remember(entry.message, self.tick.now_ms)
+                self.dedup = dedup
             dedup.configure(self.settings)
-            self.dedup = dedup
-
-    def _each(self) -> Iterator[Entry]:
-        """The ready entries, in no order. They may be copies, to be read only."""
-        yield from self.store.loose()
-        for part in self.store.parts():
-            for block in part.blocks():
-                yield from block
+        elif dedup is not None:
+            dedup.clear()
+            self.dedup = None
 
     def _keep_in_memory(self) -> list[Entry]:
         """Keep all ready entries in memory, for a feature that knows them as objects. Returns them in order."""
@@ -334,17 +325,6 @@ class EntryQueue(Queue):
         """Tell features of a restored entry. `is_outside`: it is acquired or paused, not in the store."""
         for feature in self._on_coming:
             feature.restored(entry, is_outside)
-
-    def start_at(self, seq: i64) -> None:
-        """End the recovery: all stored entries are restored, and the next entry gets this number."""
-        self.next_seq = seq
-        self.sequence_owners = SequenceOwners()
-        self.unpublished = seq
-        self.settle_replaced()
-        # Entries that were acquired before the restart are ready again, so the queue may be too long.
-        self.trim()
-        if self.lifetime is not None:
-            self.lifetime.restart()
 
     # -- due, expire --------------------------------------------------------------------------------------------
 

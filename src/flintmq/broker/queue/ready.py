@@ -83,6 +83,13 @@ class Ready:
         """The entries that are in none of the parts."""
         return []
 
+    def each(self) -> Iterator[Entry]:
+        """All entries in no order. They may be copies, to be read only."""
+        yield from self.loose()
+        for part in self.parts():
+            for block in part.blocks():
+                yield from block
+
     def left_packed(self, part: "Fifo", count: i64) -> None:
         """Note that `count` entries have left a page of this part."""
         part.count -= count

@@ -7,6 +7,7 @@ from mypy_extensions import i64
 from flintmq.broker.message import ACQUIRED, FOREVER, Entry
 from flintmq.broker.queue.base import Recoverable
 from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.sequence_owners import SequenceOwners
 
 
 @final
@@ -45,4 +46,12 @@ class Recovery(Recoverable):
             queue.put(entry, entry.message.timestamp_ms)
 
     def start_at(self, seq: i64) -> None:
-        self._queue.start_at(max(seq, self._queue.sequence_owners.end))
+        queue = self._queue
+        queue.next_seq = max(seq, queue.sequence_owners.end)
+        queue.unpublished = queue.next_seq
+        queue.sequence_owners = SequenceOwners()
+        queue.settle_replaced()
+        # Entries that were acquired before the restart are ready again, so the queue may be too long.
+        queue.trim()
+        if queue.lifetime is not None:
+            queue.lifetime.restart()
