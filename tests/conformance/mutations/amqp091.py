@@ -524,7 +524,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "basic.06",
-        "broker/queue/ready.py",
+        "broker/queue/priorities.py",
         "        while self._top > 0 and self._levels[self._top].count == 0:\n            self._top -= 1\n"
         "        return self._levels[self._top]",
         "        return next((each for each in self._levels if each.count), self._levels[0])",
@@ -537,7 +537,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "basic.08",
-        "broker/queue/ready.py",
+        "broker/queue/priorities.py",
         "        level = self._level(entry)\n        self._levels[level].append(entry)",
         "        level = self._level(entry) + (1 if entry.message.options.persistent else 0)\n"
         "        self._levels[level].append(entry)",

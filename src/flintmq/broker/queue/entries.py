@@ -42,7 +42,8 @@ from flintmq.broker.queue.last_values import LastValues
 from flintmq.broker.queue.levels import levels_of
 from flintmq.broker.queue.matching import Matching
 from flintmq.broker.queue.paging import Paging
-from flintmq.broker.queue.ready import Fifo, Ready, ranked
+from flintmq.broker.queue.priorities import ranked
+from flintmq.broker.queue.ready import Fifo, Ready
 from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.sequence_owners import SequenceOwners
 from flintmq.broker.queue.settings import DROP_HEAD

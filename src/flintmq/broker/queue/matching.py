@@ -24,7 +24,8 @@ from flintmq.broker.queue.base import Consumer
 from flintmq.broker.queue.features import SETTLEMENT, Feature
 from flintmq.broker.queue.groups import Group, Groups
 from flintmq.broker.queue.levels import Levels
-from flintmq.broker.queue.ready import Fifo, Priorities, Ready, ranked
+from flintmq.broker.queue.priorities import Priorities, ranked
+from flintmq.broker.queue.ready import Fifo, Ready
 from flintmq.broker.queue.ready_index import DropIndex, OfferIndex, Slot
 from flintmq.broker.queue.round_robin import RoundRobin
 

@@ -5,7 +5,8 @@ import pytest
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.levels import Levels
 from flintmq.broker.queue.paging import Paging
-from flintmq.broker.queue.ready import Fifo, Priorities
+from flintmq.broker.queue.priorities import Priorities
+from flintmq.broker.queue.ready import Fifo
 from flintmq.broker.queue.undelivered import Undelivered
 from tests.unit.broker.memory import MemoryPages, message
 from tests.unit.broker.queue.test_ready import back, filled
