@@ -416,7 +416,7 @@ class Broker:
         for place in definitions.reader_offsets:
             stream = streams.get(place.queue_id)
             if stream is not None:
-                stream.restore_place(place)
+                stream.reader_offsets.restore(place)
         for terminus in definitions.termini:
             queues[terminus.id] = self.vhosts[terminus.vhost].termini.restore(terminus, by_id)
         for record_of_lease in definitions.leases:

@@ -6,16 +6,20 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.limits import MESSAGE_WORK_UNITS
+from flintmq.base.values import Timestamp
 from flintmq.base.work import WORK
+from flintmq.broker.arguments import age_ms
 from flintmq.broker.fields import headers_of
 from flintmq.broker.message import Message, Table
-from flintmq.broker.ports import StreamCursor
+from flintmq.broker.ports import StreamCursor, StreamLog
 from flintmq.broker.queue.base import Consumer
 
 # The header with the filter value of a message, which its publisher sets (RabbitMQ).
 FILTER_HEADER: Final = "x-stream-filter-value"
 _ENCODED_HEADER: Final = FILTER_HEADER.encode()
 _NOT_PINNED: Final = 2**62
+# A time after all others.
+_FOREVER_MS: Final = 2**62
 # With more values, searching for their bytes takes longer than filtering each message.
 _OCCURRING_MAX: Final = 8
 
@@ -64,6 +68,27 @@ def stream_filter(arguments: Table) -> StreamFilter | None:
         frozenset(value for value in values if isinstance(value, str)),
         arguments.get("x-stream-match-unfiltered") is True,
     )
+
+
+def start_offset(log: StreamLog, wanted: object, now_ms: i64) -> tuple[int, int]:
+    """The offset to begin at, and the time before which messages there are skipped (Unix time in ms; 0: none).
+
+    `wanted` is a checked value of x-stream-offset.
+    """
+    if wanted == "first":
+        return log.first_offset, 0
+    if wanted == "last":
+        return max(log.next_offset - 1, log.first_offset), 0
+    if wanted == "next":
+        return log.next_offset, 0
+    if isinstance(wanted, int):
+        return min(max(wanted, log.first_offset), log.next_offset), 0
+    if isinstance(wanted, Timestamp):
+        since_ms = min(wanted.seconds * 1000, _FOREVER_MS)
+    else:
+        assert isinstance(wanted, str)
+        since_ms = max(int(now_ms) - age_ms(wanted), 0)
+    return log.offset_near(since_ms), since_ms
 
 
 @final

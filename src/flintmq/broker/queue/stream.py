@@ -6,12 +6,12 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import NotImplementedHere, PreconditionFailed, StorageError
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES, STREAM_READERS_MAX
-from flintmq.base.values import Timestamp
-from flintmq.broker.arguments import READER, age_ms
+from flintmq.broker.arguments import READER
 from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
-from flintmq.broker.ports import DefinitionStore, ReaderOffset, StreamLimits, StreamLog
+from flintmq.broker.ports import DefinitionStore, StreamLimits, StreamLog
 from flintmq.broker.queue.base import Consumer, Queue
-from flintmq.broker.queue.reader import Reader, stream_filter
+from flintmq.broker.queue.reader import Reader, start_offset, stream_filter
+from flintmq.broker.queue.reader_offsets import ReaderOffsets
 from flintmq.broker.tick import DurableReader, Tick
 from flintmq.broker.timers import CallbackTimer
 
@@ -25,11 +25,6 @@ _AGE_CHECK_MIN_MS: Final = 1_000
 _AGE_CHECK_MAX_MS: Final = 60_000
 # The pause between removals while there is more to remove: each takes some tens of milliseconds.
 _RETIRE_PAUSE_MS: Final = 200
-# The delay before the place of a reader is stored. After a crash, acknowledgements within this time are lost, and their
-# messages delivered again.
-_KEEP_MS: Final = 250
-# A time after all others.
-_FOREVER_MS: Final = 2**62
 
 
 @final
@@ -64,10 +59,7 @@ class StreamQueue(Queue, DurableReader):
         self._tracked: dict[int, Reader] = {}
         self._numbers = 0
         self._is_waiting = False
-        self._definitions = definitions
-        # The stored offsets of readers that have a name.
-        self._places: dict[str, int] = {}
-        self._places_timer = CallbackTimer(self._keep_places)
+        self.reader_offsets = ReaderOffsets(queue_id, tick, definitions)
         self._retention_timer = CallbackTimer(self._retire)
         self.configure(arguments)
 
@@ -152,38 +144,13 @@ class StreamQueue(Queue, DurableReader):
         self._readers = []
         self._tracked = {}
         self.tick.timers.cancel(self._retention_timer)
-        self.tick.timers.cancel(self._places_timer)
+        self.reader_offsets.forget()
 
     def _note(self, entry: Entry) -> None:
         reader = self._tracked.get(entry.position)
         if reader is not None:
             reader.settled(entry.seq)
-            self._keep_soon(reader)
-
-    # -- places of readers --------------------------------------------------------------------------------------
-
-    def restore_place(self, place: ReaderOffset) -> None:
-        """At start-up: restore the place of a reader."""
-        self._places[place.reader] = place.offset
-
-    def _keep_soon(self, reader: Reader) -> None:
-        if reader.is_unkept and reader.name:
-            self.tick.timers.at(self.tick.now_ms + _KEEP_MS, self._places_timer)
-
-    def _keep_places(self, now_ms: int) -> None:
-        """Store the places of all readers that have moved."""
-        for reader in self._tracked.values():
-            self._keep(reader)
-
-    def _keep(self, reader: Reader) -> None:
-        # While a reader still looks for its start time, its place would not say that.
-        if not reader.is_unkept or not reader.name or not reader.is_active or reader.since_ms != 0:
-            return
-        reader.is_unkept = False
-        place = int(reader.place)
-        if self._places.get(reader.name) != place:
-            self._places[reader.name] = place
-            self._definitions.put_reader_offset(ReaderOffset(self.id, reader.name, place))
+            self.reader_offsets.store_soon(reader)
 
     # -- consumers ----------------------------------------------------------------------------------------------
 
@@ -192,13 +159,14 @@ class StreamQueue(Queue, DurableReader):
             raise NotImplementedHere(
                 f"automatic acknowledgement not supported by stream queue '{self.name}' in vhost '{self.vhost}'"
             )
-        offset, since_ms = self._start(arguments.get("x-stream-offset", "next"))
+        offset, since_ms = start_offset(self.log, arguments.get("x-stream-offset", "next"), self.tick.now_ms)
         wanted = stream_filter(arguments)
         name = arguments.get(READER, "")
         assert isinstance(name, str)
-        if name in self._places:
-            offset, since_ms = self._start(self._places[name])
-        elif name and len(self._places) >= STREAM_READERS_MAX:
+        stored = self.reader_offsets.by_name
+        if name in stored:
+            offset, since_ms = start_offset(self.log, stored[name], self.tick.now_ms)
+        elif name and len(stored) >= STREAM_READERS_MAX:
             raise PreconditionFailed(
                 f"stream queue '{self.name}' in vhost '{self.vhost}' keeps the places of {STREAM_READERS_MAX} readers: "
                 f"use one of their names for '{READER}', or none"
@@ -216,7 +184,7 @@ class StreamQueue(Queue, DurableReader):
             reader.is_unkept = True
             reader.is_active = not any(other.group == reader.group for other in self._readers)
             self._tracked[reader.number] = reader
-            self._keep_soon(reader)
+            self.reader_offsets.store_soon(reader)
         self._readers.append(reader)
 
     def unsubscribe(self, consumer: Consumer) -> None:
@@ -224,7 +192,7 @@ class StreamQueue(Queue, DurableReader):
         for reader in self._readers:
             if reader.consumer is consumer:
                 reader.ended = True
-                self._keep(reader)
+                self.reader_offsets.store(reader)
                 self._tracked.pop(reader.number, None)
                 self._readers.remove(reader)
                 if reader.is_active and reader.group is not None:
@@ -241,38 +209,12 @@ class StreamQueue(Queue, DurableReader):
                 if reader.wanted is not None:
                     reader.cursor.wanted = reader.wanted.occurring
                 reader.since_ms = ended.since_ms
-                self._keep_soon(reader)
+                self.reader_offsets.store_soon(reader)
                 break
-
-    def _start(self, wanted: object) -> tuple[int, int]:
-        """The offset to begin at, and the time before which messages there are skipped (Unix time in ms; 0: none).
-
-        `wanted` is a checked value of x-stream-offset.
-        """
-        log = self.log
-        if wanted == "first":
-            return log.first_offset, 0
-        if wanted == "last":
-            return max(log.next_offset - 1, log.first_offset), 0
-        if wanted == "next":
-            return log.next_offset, 0
-        if isinstance(wanted, int):
-            return min(max(wanted, log.first_offset), log.next_offset), 0
-        if isinstance(wanted, Timestamp):
-            since_ms = min(wanted.seconds * 1000, _FOREVER_MS)
-        else:
-            assert isinstance(wanted, str)
-            since_ms = max(int(self.tick.now_ms) - age_ms(wanted), 0)
-        return log.offset_near(since_ms), since_ms
 
     @property
     def readers(self) -> list[Reader]:
         return self._readers[:]
-
-    @property
-    def places(self) -> dict[str, int]:
-        """The stored places of readers with a name, whether they are subscribed now or not."""
-        return dict(self._places)
 
     @property
     def lag(self) -> int:
@@ -297,7 +239,7 @@ class StreamQueue(Queue, DurableReader):
         for reader in list(self._readers):
             if reader.is_active and not reader.ended:
                 more |= self._feed(reader, end)
-                self._keep_soon(reader)
+                self.reader_offsets.store_soon(reader)
         if end < log.next_offset and not self._is_waiting:
             self._is_waiting = True
             self.tick.unsynced.append(self)

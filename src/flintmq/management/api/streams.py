@@ -46,7 +46,7 @@ def stream_facts(call: Call, stream: StreamQueue, details: Details) -> dict[str,
         ],
         "places": [
             {"name": name, "offset": offset, "lag": following - offset}
-            for name, offset in sorted(stream.places.items())
+            for name, offset in sorted(stream.reader_offsets.by_name.items())
         ],
     }
 

@@ -39,7 +39,7 @@ class Stream:
     def restart(self) -> None:
         self.queue = StreamQueue(1, "/", "s", self.arguments, self.tick, self.log, self.definitions)
         for place in self.definitions.load().reader_offsets:
-            self.queue.restore_place(place)
+            self.queue.reader_offsets.restore(place)
 
     def publish(self, count: int, headers: str = "") -> None:
         for _ in range(count):
@@ -399,7 +399,7 @@ def test_a_place_that_is_gone() -> None:
 def test_there_are_only_so_many_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that make up a name each time are told; known names go on."""
     stream = Stream()
-    stream.queue._places = {str(number): 0 for number in range(10_000)}
+    stream.queue.reader_offsets.by_name = {str(number): 0 for number in range(10_000)}
     with pytest.raises(PreconditionFailed, match="keeps the places of 10000 readers"):
         named(stream)
     stream.consumer(x_stream_reader="77")

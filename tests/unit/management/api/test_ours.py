@@ -46,7 +46,7 @@ def test_places_of_readers(api: Api) -> None:
     publish(api, "m", "s")
     stream = api.broker.vhosts["/"].queues["s"]
     assert isinstance(stream, StreamQueue)
-    stream.restore_place(ReaderOffset(stream.id, "archive", 1))
+    stream.reader_offsets.restore(ReaderOffset(stream.id, "archive", 1))
     assert api.found("/api/streams/%2F/s")["places"] == [{"name": "archive", "offset": 1, "lag": 1}]
 
 
