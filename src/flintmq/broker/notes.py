@@ -9,7 +9,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Entry, Message, MessageOptions, Table
-from flintmq.broker.ports import Journal, PlacesOfPage
+from flintmq.broker.ports import Journal, JournalRanges
 
 _NO_ADDRESS: Final = Address("", "")
 
@@ -60,9 +60,9 @@ class Notes:
     def drop(self, note: Entry) -> None:
         self._journal.settle(self._id, note)
 
-    def drop_runs(self, places: PlacesOfPage) -> None:
+    def drop_runs(self, ranges: JournalRanges) -> None:
         """Drop notes of which only the places in the journal are known."""
-        self._journal.settle_runs(self._id, places.seqs, places.slots)
+        self._journal.settle_runs(self._id, ranges.seqs, ranges.slots)
 
     def begin_group(self) -> None:
         """Open a group: after a crash, all that is staged until `end_group` is restored, or nothing of it."""

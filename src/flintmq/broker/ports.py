@@ -350,8 +350,8 @@ class Page:
 
 
 @dataclass(frozen=True)
-class PlacesOfPage:
-    """The entries of a page as the journal identifies them.
+class JournalRanges:
+    """Entries as the journal identifies them.
 
     `seqs` are ranges of sequence numbers: first, length, first, length...; `slots` are ranges of places in the journal:
     segment, first, length, segment...
@@ -361,8 +361,8 @@ class PlacesOfPage:
     slots: list[int]
 
 
-def places_of(entries: Iterable[Entry]) -> PlacesOfPage:
-    """Return the places of the entries that are in the journal. Sequence numbers and slots may have gaps."""
+def journal_ranges(entries: Iterable[Entry]) -> JournalRanges:
+    """Return the ranges of those entries that are in the journal."""
     seqs: list[int] = []
     slots: list[int] = []
     seq: i64 = -2
@@ -382,7 +382,7 @@ def places_of(entries: Iterable[Entry]) -> PlacesOfPage:
             slots += [int(entry.segment), int(entry.slot), 1]
         segment = entry.segment
         slot = entry.slot
-    return PlacesOfPage(seqs, slots)
+    return JournalRanges(seqs, slots)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -409,7 +409,8 @@ class Pages:
         """Replace a page's entries by these."""
 
     @abstractmethod
-    def places(self, page: Page) -> PlacesOfPage: ...
+    def ranges(self, page: Page) -> JournalRanges:
+        """Return the ranges of a page's entries that are in the journal."""
 
     @abstractmethod
     def drop(self, page: Page) -> None: ...

@@ -23,10 +23,10 @@ from flintmq.broker.ports import (
     DefinitionStore,
     ExchangeRecord,
     Journal,
+    JournalRanges,
     LeaseRecord,
     Page,
     Pages,
-    PlacesOfPage,
     QueueRecord,
     ReaderOffset,
     Rule,
@@ -409,9 +409,9 @@ class MemoryPages(Pages):
         self.drop(page)
         return entries
 
-    def places(self, page: Page) -> PlacesOfPage:
+    def ranges(self, page: Page) -> JournalRanges:
         stored = [entry for entry in self.kept[page] if entry.segment]
-        return PlacesOfPage(
+        return JournalRanges(
             [each for entry in stored for each in (entry.seq, 1)],
             [each for entry in stored for each in (entry.segment, entry.slot, 1)],
         )

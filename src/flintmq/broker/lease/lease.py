@@ -335,11 +335,11 @@ class Lease(Timed, Recoverable, EntryHolder):
         if done < len(parts) and parts[done].first < up_to:
             split = parts[done]
             entries = self._pages.read(split.page)
-        places = [self._access.places_of(part.page) for part in parts[:done]]
+        ranges = [self._access.journal_ranges(part.page) for part in parts[:done]]
         settled = 0
         try:
-            for part, place in zip(parts[:done], places, strict=True):
-                self._access.settle_page(part.page, place)
+            for part, of_page in zip(parts[:done], ranges, strict=True):
+                self._access.settle_page(part.page, of_page)
                 self.first = part.end
                 settled += 1
         finally:

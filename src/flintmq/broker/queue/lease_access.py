@@ -5,7 +5,7 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.base.errors import AccessRefused, InternalError, PreconditionFailed, StorageError
-from flintmq.broker.ports import Page, Pages, PlacesOfPage
+from flintmq.broker.ports import JournalRanges, Page, Pages
 from flintmq.broker.queue.acquired import Acquired
 from flintmq.broker.queue.entries import EntryQueue
 
@@ -70,20 +70,20 @@ class LeaseAccess:
         queue.unacked_bytes += acquired.body_bytes
         return acquired
 
-    def places_of(self, page: Page) -> PlacesOfPage | None:
+    def journal_ranges(self, page: Page) -> JournalRanges | None:
         """The places in the journal of the entries of a page that is to be settled.
 
         None if the journal does not have them, or if features have to hear of each entry. Raises StorageError if the
         page cannot be read.
         """
         queue = self.queue
-        return self.pages.places(page) if queue.settles_unseen and queue.survives else None
+        return self.pages.ranges(page) if queue.settles_unseen and queue.survives else None
 
-    def settle_page(self, page: Page, places: PlacesOfPage | None) -> None:
-        """Settle all entries of an acquired page; `places` is what `places_of` returned. Raises StorageError."""
+    def settle_page(self, page: Page, ranges: JournalRanges | None) -> None:
+        """Settle all entries of an acquired page; `ranges` is what `journal_ranges` returned. Raises StorageError."""
         queue = self.queue
-        if places is not None:
-            queue.journal.settle_runs(queue.id, places.seqs, places.slots)
+        if ranges is not None:
+            queue.journal.settle_runs(queue.id, ranges.seqs, ranges.slots)
             queue.page_settled(page)
         elif not queue.settles_unseen:
             for entry in self.pages.read(page):
@@ -96,7 +96,7 @@ class LeaseAccess:
     def abandon_page(self, page: Page) -> None:
         """Settle all entries of an acquired page, because the queue is deleted."""
         try:
-            self.settle_page(page, self.places_of(page))
+            self.settle_page(page, self.journal_ranges(page))
         except StorageError:
             # A restart restores nothing of a deleted queue, even if the journal still has entries of it.
             self.pages.drop(page)

@@ -14,7 +14,7 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import InternalError, StorageError
 from flintmq.broker.message import ACQUIRED, READY, Entry
-from flintmq.broker.ports import Page, Pages, PlacesOfPage
+from flintmq.broker.ports import JournalRanges, Page, Pages
 from flintmq.broker.timers import NEVER
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ class Paging:
         except StorageError as error:
             raise InternalError(str(error)) from error
 
-    def places(self, page: Page) -> PlacesOfPage:
+    def ranges(self, page: Page) -> JournalRanges:
         """The places of a page's entries in the journal. Raises InternalError if the page cannot be read."""
         try:
-            return self.pages.places(page)
+            return self.pages.ranges(page)
         except StorageError as error:
             raise InternalError(str(error)) from error
 

@@ -55,13 +55,13 @@ def _drop_pages(queue: EntryQueue) -> None:
 
 def _settle(queue: EntryQueue, page: Page, paging: Paging) -> None:
     try:
-        places = paging.places(page)
+        ranges = paging.ranges(page)
     except InternalError:
         # A restart restores nothing of a deleted queue, even if the journal still has entries of it.
         if not queue.gone:
             raise
     else:
-        queue.journal.settle_runs(queue.id, places.seqs, places.slots)
+        queue.journal.settle_runs(queue.id, ranges.seqs, ranges.slots)
         queue.page_settled(page)
 
 

@@ -138,9 +138,9 @@ class QueuePart(SequenceReservation):
             page = self._pages[0]
             count = page.count
             if self._is_durable:
-                places = pages.places(page)
-                if places.slots:
-                    stage.journal.settle_runs(self.id, places.seqs, places.slots)
+                ranges = pages.ranges(page)
+                if ranges.slots:
+                    stage.journal.settle_runs(self.id, ranges.seqs, ranges.slots)
             self._pages.popleft()
             pages.drop(page)
             return count

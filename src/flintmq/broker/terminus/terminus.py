@@ -16,7 +16,7 @@ from flintmq.base.errors import StorageError
 from flintmq.broker.counters.partial_messages import PartialMessageHolder
 from flintmq.broker.message import Entry
 from flintmq.broker.notes import Notes
-from flintmq.broker.ports import Page, PlacesOfPage, TerminusRecord, places_of
+from flintmq.broker.ports import JournalRanges, Page, TerminusRecord, journal_ranges
 from flintmq.broker.queue.base import EntryHolder, Queue, Recoverable
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.seen import Seen
@@ -495,7 +495,7 @@ class ReceivedDelivery:
         self.notes: list[Entry] = []
         self.page: Page | None = None
         # The places in the journal of the notes of parts that are, or were, in the page.
-        self.paged_places: list[PlacesOfPage] = []
+        self.paged_ranges: list[JournalRanges] = []
 
     @property
     def parts(self) -> list[bytes]:
@@ -560,7 +560,7 @@ class TargetTerminus(Terminus, PartialMessageHolder):
                 partial.page = self._termini.pages.put_out(b"".join(partial.parts))
                 partial.parts_without_notes = []
                 if partial.notes:
-                    partial.paged_places.append(places_of(partial.notes))
+                    partial.paged_ranges.append(journal_ranges(partial.notes))
                     partial.notes = []
 
     def _page_in(self) -> None:
@@ -671,9 +671,9 @@ class TargetTerminus(Terminus, PartialMessageHolder):
         for note in received.notes:
             self._notes.drop(note)
         received.notes = []
-        for places in received.paged_places:
-            self._notes.drop_runs(places)
-        received.paged_places = []
+        for ranges in received.paged_ranges:
+            self._notes.drop_runs(ranges)
+        received.paged_ranges = []
         page, received.page = received.page, None
         if page is not None:
             self._termini.pages.drop(page)

@@ -15,7 +15,7 @@ from mypy_extensions import i64, u8
 
 from flintmq.base.limits import ROUTE_CACHE_ENTRIES
 from flintmq.broker.message import TRANSIENT, Address, ContentCodec, Entry, Message
-from flintmq.broker.ports import Page, PlacesOfPage
+from flintmq.broker.ports import JournalRanges, Page
 from flintmq.storage.content import encode_address
 
 # Bodies of at least this size are not copied while they stay in memory: a message may be on many queues.
@@ -274,10 +274,10 @@ class Packer:
         return address
 
 
-def places_of_run(page: PackedPage) -> PlacesOfPage:
+def ranges_of_run(page: PackedPage) -> JournalRanges:
     if page.segment == 0:
-        return PlacesOfPage([], [])
-    return PlacesOfPage(
+        return JournalRanges([], [])
+    return JournalRanges(
         [int(page.first_seq), int(page.count)], [int(page.segment), int(page.first_slot), int(page.count)]
     )
 

@@ -3,8 +3,8 @@
 from typing import final
 
 from flintmq.broker.message import ContentCodec, Entry
-from flintmq.broker.ports import Page, Pages, PlacesOfPage, places_of
-from flintmq.storage.pages.packer import Content, PackedPage, Packer, places_of_run
+from flintmq.broker.ports import JournalRanges, Page, Pages, journal_ranges
+from flintmq.storage.pages.packer import Content, PackedPage, Packer, ranges_of_run
 from flintmq.storage.pages.spill import Spill
 
 
@@ -76,9 +76,9 @@ class PageStore(Pages):
         self._release(page)
         self._fill(page, entries)
 
-    def places(self, page: Page) -> PlacesOfPage:
+    def ranges(self, page: Page) -> JournalRanges:
         assert isinstance(page, PackedPage)
-        return places_of_run(page) if page.is_run else places_of(self.read(page))
+        return ranges_of_run(page) if page.is_run else journal_ranges(self.read(page))
 
     def drop(self, page: Page) -> None:
         assert isinstance(page, PackedPage)

@@ -6,7 +6,7 @@ import pytest
 
 from flintmq.base.errors import InternalError, StorageError
 from flintmq.broker.message import Entry
-from flintmq.broker.ports import Page, PlacesOfPage
+from flintmq.broker.ports import JournalRanges, Page
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.tick import Tick
@@ -33,9 +33,9 @@ class BrokenPages(MemoryPages):
         self._check()
         return super().unpack(page)
 
-    def places(self, page: Page) -> PlacesOfPage:
+    def ranges(self, page: Page) -> JournalRanges:
         self._check()
-        return super().places(page)
+        return super().ranges(page)
 
     def _check(self) -> None:
         if self.is_broken:

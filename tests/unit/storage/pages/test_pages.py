@@ -114,9 +114,9 @@ def test_anything_comes_back_as_it_was(drawn: list, spilled: bool) -> None:  # t
     assert [facts(entry) for entry in store.read(page)] == expected
     later.close()
     assert [facts(entry) for entry in store.read(page)] == expected
-    places = store.places(page)
-    seqs = [seq + more for seq, count in zip(*[iter(places.seqs)] * 2, strict=True) for more in range(count)]
-    slots = [(n, at + i) for n, at, count in zip(*[iter(places.slots)] * 3, strict=True) for i in range(count)]
+    ranges = store.ranges(page)
+    seqs = [seq + more for seq, count in zip(*[iter(ranges.seqs)] * 2, strict=True) for more in range(count)]
+    slots = [(n, at + i) for n, at, count in zip(*[iter(ranges.slots)] * 3, strict=True) for i in range(count)]
     assert seqs == [entry.seq for entry in entries if entry.segment]
     assert slots == [(entry.segment, entry.slot) for entry in entries if entry.segment]
     assert [facts(entry) for entry in store.unpack(page)] == expected
