@@ -232,7 +232,7 @@ class Broker:
             more |= self.apply_policies(POLICY_STEP_NAMES)
         more |= self._dispatch_ready()
         tick.expiries.run(tick.now_ms)
-        if tick.dead_letters or tick.discarded or tick.roomy:
+        if tick.dead_letters or tick.discarded or tick.with_room:
             more |= self._dead_letters.publish()
             # Messages that arrived here may also have a time to live of 0.
             more |= self._dispatch_ready()

@@ -123,4 +123,4 @@ class Tick:
         # The tap that sees published and delivered messages; None while nothing is traced.
         self.tap: Tap | None = None
         # Queues that refused dead letters, and that an entry has left since.
-        self.roomy: deque[Queue] = deque()
+        self.with_room: deque[Queue] = deque()

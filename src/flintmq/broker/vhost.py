@@ -282,7 +282,7 @@ class VHost:
             )
         policy = arguments.get(args.LIFETIME)
         if isinstance(policy, str):
-            queue.live_by(policy)
+            queue.set_lifetime_policy(policy)
         effective = self.policies.effective(kind, name, arguments)
         if effective is not arguments:
             queue.configure(effective)

@@ -63,7 +63,7 @@ class DeadLetters:
                 bytes_left -= len(dead_letter.entry.message.body)
         finally:
             self._journal.end_group()
-        return bool(dead_letters) or bool(self._tick.roomy)
+        return bool(dead_letters) or bool(self._tick.with_room)
 
     def publish_since(self, since: int) -> None:
         """Publish dead letters that cannot wait for the next tick.

@@ -104,10 +104,10 @@ class HeldDeadLetters(Timed):
 
         A target that could take more stays in the tick's list.
         """
-        roomy = self._tick.roomy
+        with_room = self._tick.with_room
         left: i64 = DEAD_LETTERS_PER_TICK
         bytes_left: i64 = DEAD_LETTER_BYTES_PER_TICK
-        for target in [roomy.popleft() for _ in range(len(roomy))]:
+        for target in [with_room.popleft() for _ in range(len(with_room))]:
             waiting = self._targets.get(target)
             if waiting is None:
                 continue
@@ -133,7 +133,7 @@ class HeldDeadLetters(Timed):
                 if isinstance(target, EntryQueue):
                     target.await_room()
             else:
-                roomy.append(target)
+                with_room.append(target)
 
     def _remove_target(self, held: HeldDeadLetter, target: Queue) -> None:
         held.lacking.remove(target)
@@ -175,7 +175,7 @@ class HeldDeadLetters(Timed):
             if left:
                 self._targets[target] = left
                 # A new consumer is room, too, on a queue with a length limit of 0.
-                self._tick.roomy.append(target)
+                self._tick.with_room.append(target)
             else:
                 del self._targets[target]
         if self._sources:

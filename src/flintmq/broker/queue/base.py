@@ -231,7 +231,7 @@ class Queue(Outflow):
         """Whether the queue has no messages, and no deliveries are unsettled."""
         return self.message_count == 0 and self.unacked == 0
 
-    def live_by(self, policy: str) -> None:
+    def set_lifetime_policy(self, policy: str) -> None:
         """Give the queue a lifetime policy, one of LIFETIME_POLICIES. Call it once, before there is any message."""
         self.lifetime = Lifetime(policy, self._has_consumers, self._end_with_tick)
 
@@ -369,10 +369,10 @@ class Queue(Outflow):
         if is_taken or (consumer.exclusive and (self.settings.single_active or self.lease_count > 0)):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
         # A new consumer never replaces the active one. Those that wait for its place do so by priority (RabbitMQ).
-        self._line_up(consumer, 1 if self.settings.single_active else 0)
+        self._insert_consumer(consumer, 1 if self.settings.single_active else 0)
         self.touch()
 
-    def _line_up(self, consumer: Consumer, first: int) -> None:
+    def _insert_consumer(self, consumer: Consumer, first: int) -> None:
         """Insert a consumer by priority, after others of the same priority and after the first `first` consumers.
 
         With a single active consumer, waiting consumers that are late come after the others.

@@ -64,7 +64,7 @@ class ClassicQueue(EntryQueue):
         if self.settings.single_active and self.consumers[0].is_late:
             # The active consumer became late when no other waited: it makes room for this one now.
             self.lateness_changed(consumer)
-        self._look_at_line()
+        self._check_handover()
         if self._matching is not None or consumer.is_filtered:
             self._match().join(consumer, self._served())
 
@@ -72,7 +72,7 @@ class ClassicQueue(EntryQueue):
         is_known = consumer in self.consumers
         super().unsubscribe(consumer)
         self._round_robin.rank()
-        self._look_at_line()
+        self._check_handover()
         if self._matching is not None and is_known:
             self._matching.leave(consumer, self._served())
             self._match_no_more(self._matching)
@@ -95,7 +95,7 @@ class ClassicQueue(EntryQueue):
             return []
         return self.consumers[:1] if self.settings.single_active else self.consumers
 
-    def _look_at_line(self) -> None:
+    def _check_handover(self) -> None:
         """Decide whether to hand over: a quorum queue activates a waiting consumer of higher priority (RabbitMQ)."""
         consumers = self.consumers
         self._is_handing_over = (
@@ -116,12 +116,12 @@ class ClassicQueue(EntryQueue):
             active = consumers[0]
             consumers.remove(consumer)
             if consumer is not active:
-                self._line_up(consumer, 0 if active.is_late and not consumer.is_late else 1)
+                self._insert_consumer(consumer, 0 if active.is_late and not consumer.is_late else 1)
             elif consumer.is_late and not consumers[0].is_late:
-                self._line_up(consumer, 1)
+                self._insert_consumer(consumer, 1)
             else:
                 consumers.insert(0, consumer)
-            self._look_at_line()
+            self._check_handover()
             if consumers[0] is not active:
                 self._went_over(active)
         super().lateness_changed(consumer)
@@ -133,7 +133,7 @@ class ClassicQueue(EntryQueue):
         if before.holds_any():
             return
         del consumers[0]
-        self._line_up(before, 1)
+        self._insert_consumer(before, 1)
         self._is_handing_over = False
         self._went_over(before)
 
@@ -202,7 +202,7 @@ class ClassicQueue(EntryQueue):
             consumer = self._round_robin.next_consumer(first.message, first.avoid)
             if consumer is None:
                 return False
-            self._give(consumer)
+            self._deliver_next(consumer)
             burst -= 1
         return True
 
@@ -215,7 +215,7 @@ class ClassicQueue(EntryQueue):
                 first = self._first()
                 if first is None or (consumer.has_byte_window and not consumer.is_within_window(first.message)):
                     return False
-            self._give(consumer)
+            self._deliver_next(consumer)
             burst -= 1
         return True
 
@@ -262,7 +262,7 @@ class ClassicQueue(EntryQueue):
             return self._matching.would_take(message)
         return self.store.count == 0 and any(consumer.would_take(message) for consumer in self._served())
 
-    def _give(self, consumer: Consumer) -> None:
+    def _deliver_next(self, consumer: Consumer) -> None:
         self._hand_over(self.take(), consumer)
 
     def _hand_over(self, entry: Entry, consumer: Consumer) -> None:
@@ -279,7 +279,7 @@ class ClassicQueue(EntryQueue):
             self.handed_out(entry)
             return
         self.delivered_no_ack += 1
-        if entry.segment != 0 or not self.settles_unseen:
+        if entry.segment != 0 or not self.settles_by_page:
             self.drop(entry)
         elif self._survives:
             self._unkept_left(entry)

@@ -107,7 +107,7 @@ class EntryQueue(Queue):
         # that leave; and none of entries that are settled, so that whole pages can be settled.
         self._is_plain_in = True
         self._is_plain_out = True
-        self.settles_unseen = True
+        self.settles_by_page = True
 
     # -- settings -----------------------------------------------------------------------------------------------
 
@@ -150,10 +150,10 @@ class EntryQueue(Queue):
         self._on_settlement = tuple([feature for feature in features if feature.hears() & SETTLEMENT])
         self._is_plain_in = not self._on_coming and self.settings.ttl_ms == FOREVER
         self._is_plain_out = not self._on_leaving
-        self.settles_unseen = not self._on_settlement
+        self.settles_by_page = not self._on_settlement
 
-    def live_by(self, policy: str) -> None:
-        super().live_by(policy)
+    def set_lifetime_policy(self, policy: str) -> None:
+        super().set_lifetime_policy(policy)
         self._arrange()
 
     def _deduplicate(self) -> None:
@@ -231,7 +231,7 @@ class EntryQueue(Queue):
         return self.dispatch()
 
     def await_room(self) -> None:
-        """Add the queue to the tick's `roomy` queues once an entry has left it: it refused a dead letter."""
+        """Add the queue to the tick's `with_room` queues once an entry has left it: it refused a dead letter."""
         if self._awaited_room is None:
             self._awaited_room = AwaitedRoom(self._tell_room)
             self._arrange()
@@ -239,7 +239,7 @@ class EntryQueue(Queue):
     def _tell_room(self) -> None:
         self._awaited_room = None
         self._arrange()
-        self.tick.roomy.append(self)
+        self.tick.with_room.append(self)
 
     # -- enqueue ------------------------------------------------------------------------------------------------
 
@@ -554,7 +554,7 @@ class EntryQueue(Queue):
         self.drop(entry)
 
     def drop(self, entry: Entry) -> None:
-        if not self.settles_unseen:
+        if not self.settles_by_page:
             self._retire(entry)
             for feature in self._on_settlement:
                 feature.settled(entry)
@@ -616,7 +616,7 @@ class EntryQueue(Queue):
         back: list[Entry] = []
         for entry in entries:
             self._handed_back(entry)
-            if not self.settles_unseen and not self._may_return(entry):
+            if not self.settles_by_page and not self._may_return(entry):
                 continue
             entry.redelivered = True
             if failures > 0:

@@ -152,7 +152,7 @@ class Exclusions(Feature):
 
     # -- dispatch -----------------------------------------------------------------------------------------------
 
-    def offer(self, takers: list[Consumer], give: Callable[[Entry, Consumer], None]) -> bool:
+    def offer(self, takers: list[Consumer], deliver: Callable[[Entry, Consumer], None]) -> bool:
         """Give entries to consumers that may have them. Returns True if the next dispatch has to continue.
 
         `takers` are the consumers that can take entries. Afterwards `is_missed` says whether to offer all again.
@@ -174,7 +174,7 @@ class Exclusions(Feature):
             WORK.spent += 1 + len(others[contexts]) // ASKED_CONSUMERS_PER_UNIT
             for consumer in others[contexts]:
                 if consumer.would_take(entry.message):
-                    give(entry, consumer)
+                    deliver(entry, consumer)
                     break
             else:
                 kept.append((entry, contexts))

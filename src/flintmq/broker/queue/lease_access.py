@@ -77,7 +77,7 @@ class LeaseAccess:
         page cannot be read.
         """
         queue = self.queue
-        return self.pages.ranges(page) if queue.settles_unseen and queue.survives else None
+        return self.pages.ranges(page) if queue.settles_by_page and queue.survives else None
 
     def settle_page(self, page: Page, ranges: JournalRanges | None) -> None:
         """Settle all entries of an acquired page; `ranges` is what `journal_ranges` returned. Raises StorageError."""
@@ -85,7 +85,7 @@ class LeaseAccess:
         if ranges is not None:
             queue.journal.settle_runs(queue.id, ranges.seqs, ranges.slots)
             queue.page_settled(page)
-        elif not queue.settles_unseen:
+        elif not queue.settles_by_page:
             for entry in self.pages.read(page):
                 queue.drop(entry)
         queue.acked += page.count

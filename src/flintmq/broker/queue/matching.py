@@ -136,8 +136,8 @@ class Matching(Ready, Feature):
             index.version = self._version
             late = [newcomer.consumer for newcomer in self._newcomers]
             filtered = [each for each in index.members if each not in late and self._may_have(each)]
-            index.turns = RoundRobin(sorted([*self._plain, *filtered], key=_precedence))
-        return index.turns
+            index.round_robin = RoundRobin(sorted([*self._plain, *filtered], key=_precedence))
+        return index.round_robin
 
     def _may_have(self, consumer: Consumer) -> bool:
         """Whether a consumer may get entries; False while another one is the single active consumer."""
@@ -167,7 +167,7 @@ class Matching(Ready, Feature):
             found = OfferIndex(())
             found.version = _LASTING
             if consumer is not None:
-                found.turns = RoundRobin([consumer])
+                found.round_robin = RoundRobin([consumer])
             self._own[consumer] = found
         return found
 

@@ -21,7 +21,7 @@ def drop_all(queue: EntryQueue) -> int:
     if queue.exclusions is not None:
         for entry in queue.exclusions.take_all():
             queue.drop(entry)
-    if queue.settles_unseen:
+    if queue.settles_by_page:
         _drop_pages(queue)
     # Dropping pages took less work; the remaining entries are dropped one by one.
     WORK.spent += queue.store.count

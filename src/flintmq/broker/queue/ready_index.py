@@ -79,14 +79,14 @@ class DropIndex(ReadyIndex):
 class OfferIndex(ReadyIndex):
     """Slots of entries that match the same consumers: `members` are the filtered ones of these, in order of arrival.
 
-    `size` is the number of slots whose home it is. `turns` is the round robin of these consumers as of `version`.
+    `size` is the number of slots whose home it is. `round_robin` is that of these consumers as of `version`.
     """
 
     def __init__(self, members: tuple[Consumer, ...]) -> None:
         super().__init__()
         self.members = members
         self.size: i64 = 0
-        self.turns = RoundRobin([])
+        self.round_robin = RoundRobin([])
         self.version: i64 = 0
 
     def holds(self, slot: Slot) -> bool:

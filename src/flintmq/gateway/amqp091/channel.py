@@ -353,11 +353,11 @@ class ServerChannel(ClientChannel):
 
     def reply(self, method: Method, starts: ChannelConsumer | None = None) -> None:
         """Answer, after any answer that still waits. `starts` is a consumer that may deliver after this answer."""
-        self.confirms.give(Reply(self.confirms, encode_method(method), starts))
+        self.confirms.send_in_turn(Reply(self.confirms, encode_method(method), starts))
 
     def reply_with(self, method: Method, properties: bytes, pieces: list[bytes]) -> None:
         """Answer with content, whose body is in pieces, after any answer that still waits."""
-        self.confirms.give(self._content(method, properties, pieces))
+        self.confirms.send_in_turn(self._content(method, properties, pieces))
 
     def reply_with_when_stored(self, method: Method, properties: bytes, pieces: list[bytes]) -> None:
         """Answer with content once all records that were written until now are on the disk."""
@@ -375,7 +375,7 @@ class ServerChannel(ClientChannel):
         """Reply with a delivery of basic.get. No delivery with a higher tag may go out before it."""
         self._engine.spend(len(body) // ANSWER_BYTES_PER_UNIT)
         reply = Reply(self.confirms, encode_method(method), None, properties, [body])
-        if not self.confirms.give(reply):
+        if not self.confirms.send_in_turn(reply):
             reply.got_by = self.deliveries
             self.deliveries.wait_for_get()
 

@@ -54,7 +54,7 @@ class Confirms(DurabilityWaiter):
         """Add a method as a reply, which is sent at the end of the tick at the earliest."""
         self.add(Reply(self, encode_method(method), None))
 
-    def give(self, reply: "Reply") -> bool:
+    def send_in_turn(self, reply: "Reply") -> bool:
         """Send a reply that depends on nothing. Returns False if it has to wait for earlier replies."""
         if self.is_behind:
             self.add(reply)

@@ -299,9 +299,9 @@ class Deliveries(Outflow):
             self.held_gets -= 1
             return
         size = delivery.size
-        consumer.window.give(size)
-        self.window.give(size)
-        self._connection.window.give(size)
+        consumer.window.release(size)
+        self.window.release(size)
+        self._connection.window.release(size)
         delivery.queue.touch()
 
     def _is_waited_for(self) -> bool:

@@ -39,6 +39,6 @@ class Window:
         self.messages += 1
         self.bytes += size
 
-    def give(self, size: i64) -> None:
+    def release(self, size: i64) -> None:
         self.messages -= 1
         self.bytes -= size
