@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from flintmq.broker.message import Address, Entry, Message
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.publishing import STORED, put
+from flintmq.broker.queue.publish import STORED, put
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
 from flintmq.gateway.amqp091.codec import CODEC_091

@@ -19,7 +19,7 @@ from flintmq.broker.ports import Journal, Pages
 from flintmq.broker.queue.base import Recoverable
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
-from flintmq.broker.queue.publishing import put
+from flintmq.broker.queue.publish import put
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
 from flintmq.storage.definitions.database import DefinitionDatabase

@@ -22,7 +22,7 @@ from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import FOREVER, PAUSE, RESUME, Address, ContentCodec, Entry, Message, MessageOptions, Table
 from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, UNDELIVERED
+from flintmq.broker.queue.publish import ROUTED, STORED, TURNED_AWAY, UNDELIVERED
 from flintmq.broker.queue.purge import drop_all
 from tests.property.queue_model import DISCARDED, REFUSED, TAKEN, Client, Delivery, Item, ModelQueue, World
 from tests.unit.broker.memory import MemoryStorage

@@ -15,7 +15,7 @@ from flintmq.broker.ports import Journal, TerminusRecord
 from flintmq.broker.queue.base import Recoverable
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
-from flintmq.broker.queue.publishing import STORED, put
+from flintmq.broker.queue.publish import STORED, put
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.queue.settlement import ACCEPTED, FAILED, REJECTED, RELEASED, Outcome, modified
 from flintmq.broker.terminus.registry import TerminusRegistry

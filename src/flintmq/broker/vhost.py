@@ -25,7 +25,7 @@ from flintmq.broker.queue.capacity import has_room
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ids import QueueIds
-from flintmq.broker.queue.publishing import put, put_at_once
+from flintmq.broker.queue.publish import put, put_at_once
 from flintmq.broker.queue.purge import dead_letter_all
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.stage.registry import StageRegistry

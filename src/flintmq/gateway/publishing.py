@@ -16,7 +16,7 @@ from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address, Message
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.publishing import put, put_at_once
+from flintmq.broker.queue.publish import put, put_at_once
 from flintmq.broker.tap import Client
 from flintmq.broker.tick import Tick
 from flintmq.broker.vhost import VHost

@@ -1,7 +1,7 @@
 """What is due later: called in order, once, and forgotten when nobody asks for it any more."""
 
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.publishing import put
+from flintmq.broker.queue.publish import put
 from flintmq.broker.tick import Tick
 from flintmq.broker.timers import Timed, Timers
 from tests.unit.broker.memory import MemoryJournal, Taker, message

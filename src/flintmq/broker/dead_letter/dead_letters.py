@@ -17,7 +17,7 @@ from flintmq.broker.exchange.registry import ExchangeRegistry
 from flintmq.broker.message import Address, Message, Table
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.publishing import put, put_where_taken
+from flintmq.broker.queue.publish import put, put_where_taken
 from flintmq.broker.tick import DELIVERY_LIMIT, REJECTED, DeadLetter, Tick
 
 # Reasons that are caused by a consumer's settlement.

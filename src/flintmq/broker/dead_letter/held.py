@@ -16,7 +16,7 @@ from flintmq.broker.message import Message
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
-from flintmq.broker.queue.publishing import put_where_taken
+from flintmq.broker.queue.publish import put_where_taken
 from flintmq.broker.queue.settings import QueueSettings
 from flintmq.broker.tick import DeadLetter, Tick
 from flintmq.broker.timers import Timed

@@ -10,7 +10,7 @@ from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import QueueRecord, Storage
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.ids import QueueIds
-from flintmq.broker.queue.publishing import put
+from flintmq.broker.queue.publish import put
 from flintmq.broker.tick import Tick
 
 # The prefix of the queues' names in the definitions. Clients cannot declare names that begin like this.

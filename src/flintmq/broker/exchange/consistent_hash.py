@@ -18,7 +18,7 @@ from flintmq.base.limits import HASH_WEIGHT_MAX
 from flintmq.base.work import WORK
 from flintmq.broker.arguments import type_name
 from flintmq.broker.exchange.base import Binding, Exchange
-from flintmq.broker.exchange.hashing import MASK, hash_text, mix
+from flintmq.broker.exchange.hashes import MASK, hash_text, mix
 from flintmq.broker.fields import headers_of
 from flintmq.broker.message import Message, Table
 

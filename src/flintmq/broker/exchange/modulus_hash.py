@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from typing import final
 
 from flintmq.broker.exchange.base import Binding, BindingKey, Exchange
-from flintmq.broker.exchange.hashing import hash_text
+from flintmq.broker.exchange.hashes import hash_text
 from flintmq.broker.message import Message, Table
 
 

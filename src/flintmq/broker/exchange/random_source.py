@@ -4,7 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.broker.exchange.hashing import MASK, mix
+from flintmq.broker.exchange.hashes import MASK, mix
 
 # Added for each number before mixing: 2**32 divided by the golden ratio visits all 32-bit numbers.
 _STEP: Final = 0x9E37_79B9

@@ -16,7 +16,7 @@ from flintmq.broker.queue.admission import admit
 from flintmq.broker.queue.base import Consumer
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.exclusions import Exclusions
-from flintmq.broker.queue.matching import Matching
+from flintmq.broker.queue.filtered_store import FilteredStore
 from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.round_robin import RoundRobin
 from flintmq.broker.tick import EXPIRED, Tick
@@ -45,7 +45,7 @@ class ClassicQueue(EntryQueue):
     def configure(self, effective: Table) -> None:
         super().configure(effective)
         if self.groups is not None:
-            self._match()
+            self._filter()
 
     def admit(self, message: Message) -> int:
         return admit(self, message)
@@ -65,17 +65,17 @@ class ClassicQueue(EntryQueue):
             # The active consumer became late when no other waited: it makes room for this one now.
             self.lateness_changed(consumer)
         self._check_handover()
-        if self._matching is not None or consumer.is_filtered:
-            self._match().join(consumer, self._served())
+        if self._filtered_store is not None or consumer.is_filtered:
+            self._filter().join(consumer, self._served())
 
     def unsubscribe(self, consumer: Consumer) -> None:
         is_known = consumer in self.consumers
         super().unsubscribe(consumer)
         self._round_robin.rank()
         self._check_handover()
-        if self._matching is not None and is_known:
-            self._matching.leave(consumer, self._served())
-            self._match_no_more(self._matching)
+        if self._filtered_store is not None and is_known:
+            self._filtered_store.leave(consumer, self._served())
+            self._unfilter(self._filtered_store)
 
     def _check_asking(self, coming: Consumer) -> None:
         """Check the cost of filters. Raises PreconditionFailed if matching one message with all takes too much work."""
@@ -123,7 +123,7 @@ class ClassicQueue(EntryQueue):
                 consumers.insert(0, consumer)
             self._check_handover()
             if consumers[0] is not active:
-                self._went_over(active)
+                self._active_changed(active)
         super().lateness_changed(consumer)
 
     def _hand_over_to_next(self) -> None:
@@ -135,34 +135,34 @@ class ClassicQueue(EntryQueue):
         del consumers[0]
         self._insert_consumer(before, 1)
         self._is_handing_over = False
-        self._went_over(before)
+        self._active_changed(before)
 
-    def _went_over(self, before: Consumer) -> None:
+    def _active_changed(self, before: Consumer) -> None:
         """Tell consumers that the single active consumer has changed; `before` was it until now."""
         before.stood_down()
         self.consumers[0].took_over()
-        if self._matching is not None:
-            self._matching.serve(self._served())
+        if self._filtered_store is not None:
+            self._filtered_store.serve(self._served())
 
-    def _match(self) -> Matching:
-        """Change to a store with matching: from now on, not every consumer may have every entry."""
-        matching = self._matching
-        if matching is None:
-            matching = Matching(self.store, self.levels, self.groups, self.touch)
+    def _filter(self) -> FilteredStore:
+        """Change to a filtered store: from now on, not every consumer may have every entry."""
+        store = self._filtered_store
+        if store is None:
+            store = FilteredStore(self.store, self.levels, self.groups, self.touch)
             # The present consumers have no filters.
-            matching.serve(self._served())
-            self._matching = matching
-            self.store = matching
+            store.serve(self._served())
+            self._filtered_store = store
+            self.store = store
             self._arrange()
-        return matching
+        return store
 
-    def _match_no_more(self, matching: Matching) -> None:
+    def _unfilter(self, store: FilteredStore) -> None:
         """Change back to an ordinary store if no consumer has a filter, as soon as little has to be moved."""
-        if not matching.is_needed:
-            store = matching.ordinary()
-            if store is not None:
-                self._matching = None
-                self.store = store
+        if not store.is_needed:
+            ordinary = store.ordinary()
+            if ordinary is not None:
+                self._filtered_store = None
+                self.store = ordinary
                 self._arrange()
 
     # -- dispatch -----------------------------------------------------------------------------------------------
@@ -190,8 +190,8 @@ class ClassicQueue(EntryQueue):
             if self._offer_withheld(exclusions):
                 # Entries behind the withheld ones must not overtake them.
                 return True
-        if self._matching is not None:
-            return self._dispatch_matching(self._matching)
+        if self._filtered_store is not None:
+            return self._dispatch_filtered(self._filtered_store)
         if len(consumers) == 1 or self.settings.single_active:
             return self._dispatch_to(consumers[0])
         burst: i64 = DISPATCH_BURST_MESSAGES
@@ -229,15 +229,15 @@ class ClassicQueue(EntryQueue):
             self.touch()
         return False
 
-    def _dispatch_matching(self, matching: Matching) -> bool:
+    def _dispatch_filtered(self, store: FilteredStore) -> bool:
         burst: i64 = DISPATCH_BURST_MESSAGES
-        matching.begin()
+        store.begin()
         try:
             while burst > 0:
-                consumer = matching.choose()
+                consumer = store.choose()
                 if consumer is None:
                     break
-                entry = matching.take_chosen(consumer)
+                entry = store.take_chosen(consumer)
                 burst -= 1
                 self._bytes -= len(entry.message.body)
                 if not self._is_plain_out:
@@ -248,8 +248,8 @@ class ClassicQueue(EntryQueue):
                     continue
                 self._hand_over(entry, consumer)
         finally:
-            more = matching.end()
-        self._match_no_more(matching)
+            more = store.end()
+        self._unfilter(store)
         return more or burst == 0
 
     def takes_at_once(self, message: Message) -> bool:
@@ -258,8 +258,8 @@ class ClassicQueue(EntryQueue):
             return False
         if message.options.held_until_ms(self.tick.now_ms) > self.tick.now_ms:
             return False
-        if self._matching is not None:
-            return self._matching.would_take(message)
+        if self._filtered_store is not None:
+            return self._filtered_store.would_take(message)
         return self.store.count == 0 and any(consumer.would_take(message) for consumer in self._served())
 
     def _deliver_next(self, consumer: Consumer) -> None:

@@ -37,11 +37,11 @@ from flintmq.broker.queue.delays import Delays
 from flintmq.broker.queue.exclusions import Exclusions
 from flintmq.broker.queue.expiry import Expiry
 from flintmq.broker.queue.features import COMING, LEAVING, SETTLEMENT, AwaitedRoom, Feature
+from flintmq.broker.queue.filtered_store import FilteredStore
 from flintmq.broker.queue.groups import Groups
 from flintmq.broker.queue.last_values import LastValues
 from flintmq.broker.queue.levels import levels_of
-from flintmq.broker.queue.matching import Matching
-from flintmq.broker.queue.paging import Paging
+from flintmq.broker.queue.pager import Pager
 from flintmq.broker.queue.priorities import ranked
 from flintmq.broker.queue.ready import Fifo, Ready
 from flintmq.broker.queue.retry import pause_ms
@@ -71,9 +71,9 @@ class EntryQueue(Queue):
         self.journal = journal
         # An exclusive queue ends with its connection, durable or not.
         self._survives = durable and owner is None
-        self._paging = None if tick.pages is None else Paging(tick.pages, self._left_page)
+        self._pager = None if tick.pages is None else Pager(tick.pages, self._left_page)
         self.levels = levels_of(kind, arguments, ranks_all)
-        self.store: Ready = Fifo(self._paging)
+        self.store: Ready = Fifo(self._pager)
         self.next_seq: i64 = 0
         # The bytes in the bodies of ready entries.
         self._bytes: i64 = 0
@@ -95,8 +95,8 @@ class EntryQueue(Queue):
         self._expiry: Expiry | None = None
         self.exclusions: Exclusions | None = None
         self._awaited_room: AwaitedRoom | None = None
-        # The store with matching, while not every consumer may have every entry.
-        self._matching: Matching | None = None
+        # The store, while not every consumer may have every entry.
+        self._filtered_store: FilteredStore | None = None
         # The view that browsers consume from, while there are any.
         self._view: View | None = None
         # Features by the events that they want to hear of.
@@ -134,7 +134,7 @@ class EntryQueue(Queue):
     def _arrange(self) -> None:
         """Sort the features by the events that they hear of. Call it when a feature was added, removed or changed."""
         candidates: list[Feature | None] = [
-            self._matching,
+            self._filtered_store,
             self.dedup,
             self.lifetime,
             self._values,
@@ -171,13 +171,13 @@ class EntryQueue(Queue):
 
     def _keep_in_memory(self) -> list[Entry]:
         """Keep all ready entries in memory, for a feature that knows them as objects. Returns them in order."""
-        if self._paging is not None:
-            self._paging.is_on = False
+        if self._pager is not None:
+            self._pager.is_on = False
         try:
             return self.store.entries()
         except InternalError:
-            if self._paging is not None:
-                self._paging.is_on = True
+            if self._pager is not None:
+                self._pager.is_on = True
             raise
 
     def page_out(self) -> None:
@@ -360,9 +360,9 @@ class EntryQueue(Queue):
 
     def _expire_later(self, entry: Entry) -> None:
         if self._expiry is None:
-            self._expiry = Expiry(self.tick.expiries, self._expired, self._paging)
-            if self._paging is not None:
-                self._paging.expiry = self._expiry
+            self._expiry = Expiry(self.tick.expiries, self._expired, self._pager)
+            if self._pager is not None:
+                self._pager.expiry = self._expiry
             self._arrange()
         self._expiry.add(entry)
 
@@ -723,8 +723,8 @@ class EntryQueue(Queue):
 
     def _browsed(self) -> None:
         self._view = None
-        if self._paging is not None and self._values is None:
-            self._paging.is_on = True
+        if self._pager is not None and self._values is None:
+            self._pager.is_on = True
         self._arrange()
 
     # -- the end ------------------------------------------------------------------------------------------------
@@ -734,8 +734,8 @@ class EntryQueue(Queue):
         self.settle_replaced()
         if self._expiry is not None:
             self._expiry.forget()
-        if self._paging is not None:
-            self._paging.forget()
+        if self._pager is not None:
+            self._pager.forget()
         view, self._view = self._view, None
         if view is not None:
             view.delete()

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.features import LEAVING, Feature
-from flintmq.broker.queue.paging import Paging
+from flintmq.broker.queue.pager import Pager
 from flintmq.broker.timers import NEVER, Timed, Timers
 
 # The heap is cleaned when it has this many times of entries that have left, and more of these than others.
@@ -20,12 +20,12 @@ class Expiry(Timed, Feature):
     """The ready entries of a queue that will expire. `expired` is called for each whose time has come.
 
     An entry that leaves is forgotten at once; only its time stays in the heap for a while. Packed entries belong to
-    `paging` until they expire.
+    `pager` until they expire.
     """
 
-    def __init__(self, timers: Timers, expired: Callable[[Entry], None], paging: Paging | None) -> None:
+    def __init__(self, timers: Timers, expired: Callable[[Entry], None], pager: Pager | None) -> None:
         super().__init__()
-        self._paging = paging
+        self._pager = pager
         self._timers = timers
         self._expired = expired
         # Pairs of expiry time and sequence number.
@@ -61,7 +61,7 @@ class Expiry(Timed, Feature):
         self._timers.at(due_ms, self)
 
     def on_due(self, now_ms: i64) -> None:
-        look_ms = NEVER if self._paging is None else self._paging.look(self, now_ms)
+        look_ms = NEVER if self._pager is None else self._pager.look(self, now_ms)
         while self._heap and self._heap[0][0] <= now_ms:
             # An entry that came back is in the heap twice, but expires once.
             entry = self._entries.pop(heappop(self._heap)[1], None)

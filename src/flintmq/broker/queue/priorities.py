@@ -6,7 +6,7 @@ from mypy_extensions import i64
 
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.levels import Levels
-from flintmq.broker.queue.paging import Paging
+from flintmq.broker.queue.pager import Pager
 from flintmq.broker.queue.ready import Fifo, Ready
 
 
@@ -14,10 +14,10 @@ from flintmq.broker.queue.ready import Fifo, Ready
 class Priorities(Ready):
     """One Fifo per level. `unstated` holds the entries so far, which all have the level for no priority."""
 
-    def __init__(self, levels: Levels, paging: Paging | None, unstated: Fifo) -> None:
+    def __init__(self, levels: Levels, pager: Pager | None, unstated: Fifo) -> None:
         super().__init__()
         self._known = levels
-        self._levels: list[Fifo] = [Fifo(paging) for _ in range(int(levels.highest) + 1)]
+        self._levels: list[Fifo] = [Fifo(pager) for _ in range(int(levels.highest) + 1)]
         self._levels[levels.unstated] = unstated
         self.count = unstated.count
         # No level above this one has an entry.
@@ -84,4 +84,4 @@ def ranked(store: Ready, entry: Entry, levels: Levels) -> Ready:
     """The store to append this entry to: a store with priorities is made for the first entry that needs one."""
     if not isinstance(store, Fifo) or levels.of(entry.message.options) == levels.unstated:
         return store
-    return Priorities(levels, store.paging, store)
+    return Priorities(levels, store.pager, store)

@@ -6,7 +6,7 @@ from flintmq.base.errors import InternalError
 from flintmq.base.work import WORK
 from flintmq.broker.ports import Page
 from flintmq.broker.queue.entries import EntryQueue
-from flintmq.broker.queue.paging import Paging
+from flintmq.broker.queue.pager import Pager
 from flintmq.broker.tick import DELETED
 
 # Units of work for dropping a page of messages: each of them is settled in the journal.
@@ -41,21 +41,21 @@ def _drop_pages(queue: EntryQueue) -> None:
     """Drop the messages in pages without unpacking them."""
     store = queue.store
     for part in store.parts():
-        paging = part.paging
-        while paging is not None and part.pages:
+        pager = part.pager
+        while pager is not None and part.pages:
             page = part.pages[0]
             WORK.spent += _PAGE_UNITS
             if queue.survives:
-                _settle(queue, page, paging)
+                _settle(queue, page, pager)
             part.pages.popleft()
             store.left_packed(part, page.count)
             queue.left_packed(page.body_bytes)
-            paging.drop(page)
+            pager.drop(page)
 
 
-def _settle(queue: EntryQueue, page: Page, paging: Paging) -> None:
+def _settle(queue: EntryQueue, page: Page, pager: Pager) -> None:
     try:
-        ranges = paging.ranges(page)
+        ranges = pager.ranges(page)
     except InternalError:
         # A restart restores nothing of a deleted queue, even if the journal still has entries of it.
         if not queue.gone:

@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from flintmq.broker.message import ACQUIRED, READY, REMOVED, Entry
 from flintmq.broker.ports import Page
-from flintmq.broker.queue.paging import Paging
+from flintmq.broker.queue.pager import Pager
 
 # Entries of a block: enough to make the overhead per entry small, and few enough to be reversed in microseconds.
 BLOCK_ENTRIES: Final = 1024
@@ -72,7 +72,7 @@ class Ready:
 
     @abstractmethod
     def entries(self) -> list[Entry]:
-        """All entries in the order in which they would be taken. They stay in memory as long as paging is off."""
+        """All entries in the order in which they would be taken. They stay in memory as long as the pager is off."""
 
     @abstractmethod
     def parts(self) -> "list[Fifo]":
@@ -107,12 +107,12 @@ class Fifo(Ready):
 
     The front is kept newest first, so that the oldest entry is popped from the end of a list. All its entries are older
     than the rest. Returned entries are therefore sorted into the front, after all blocks that begin with an older entry
-    have been added to it. Without `paging` everything stays in memory.
+    have been added to it. Without a `pager` everything stays in memory.
     """
 
-    def __init__(self, paging: Paging | None = None) -> None:
+    def __init__(self, pager: Pager | None = None) -> None:
         super().__init__()
-        self.paging = paging
+        self.pager = pager
         self._front: list[Entry] = []
         self._middle: deque[list[Entry]] = deque()
         self.pages: deque[Page] = deque()
@@ -133,12 +133,12 @@ class Fifo(Ready):
 
     def _end_block(self) -> None:
         block = self._take_back()
-        paging = self.paging
+        pager = self.pager
         # Blocks behind pages must be packed, too, to keep the order.
-        if paging is None or (not self.pages and (not paging.is_on or len(self._middle) < _LOOSE_BLOCKS)):
+        if pager is None or (not self.pages and (not pager.is_on or len(self._middle) < _LOOSE_BLOCKS)):
             self._middle.append(block)
             return
-        page = self._pack(paging, block)
+        page = self._pack(pager, block)
         if page is not None:
             self.pages.append(page)
 
@@ -148,19 +148,19 @@ class Fifo(Ready):
         self._back_bytes = 0
         return block
 
-    def _pack(self, paging: Paging, block: list[Entry]) -> Page | None:
-        page = paging.pack(block, self)
+    def _pack(self, pager: Pager, block: list[Entry]) -> Page | None:
+        page = pager.pack(block, self)
         self._removed -= len(block) if page is None else len(block) - page.count
         return page
 
     def _unpack_first(self) -> list[Entry]:
-        paging = self.paging
-        assert paging is not None
+        pager = self.pager
+        assert pager is not None
         # The page stays in the store if it cannot be read.
-        entries = paging.unpack(self.pages[0])
+        entries = pager.unpack(self.pages[0])
         self.pages.popleft()
         if self.pages:
-            paging.pages.will_need(self.pages[0])
+            pager.pages.will_need(self.pages[0])
         return entries
 
     def take(self) -> Entry:
@@ -340,13 +340,13 @@ class Fifo(Ready):
                 found = _behind(block, after)
                 if found:
                     return found, None, []
-        paging = self.paging
-        if paging is not None:
+        pager = self.pager
+        if pager is not None:
             before: Page | None = None
             for page in [*self.pages, None]:
                 # All entries of a page are before the first one of the next page.
                 if before is not None and (page is None or page.first > after + 1):
-                    paged = paging.read(before)
+                    paged = pager.read(before)
                     found = _behind(paged, after)
                     if found:
                         return found, before, paged
@@ -355,13 +355,13 @@ class Fifo(Ready):
 
     def left_of(self, page: Page, kept: list[Entry]) -> None:
         """Keep only these entries of a page. The caller counts the others."""
-        paging = self.paging
-        assert paging is not None
+        pager = self.pager
+        assert pager is not None
         if kept:
-            paging.pages.repack(page, kept)
+            pager.pages.repack(page, kept)
         else:
             self.emptied(page)
-            paging.drop(page)
+            pager.drop(page)
 
     # -- pages --------------------------------------------------------------------------------------------------
 
@@ -371,10 +371,10 @@ class Fifo(Ready):
         yield _ready(self._returned)
         for block in self._middle:
             yield _ready(block)
-        paging = self.paging
-        if paging is not None:
+        pager = self.pager
+        if pager is not None:
             for page in self.pages:
-                yield paging.read(page)
+                yield pager.read(page)
         yield _ready(self._back)
 
     def loose_blocks(self) -> Iterator[list[Entry]]:
@@ -396,8 +396,8 @@ class Fifo(Ready):
         return True
 
     def page_out(self) -> None:
-        paging = self.paging
-        if paging is None or not paging.is_on:
+        pager = self.pager
+        if pager is None or not pager.is_on:
             return
         if self._returned:
             self._sort_in()
@@ -413,11 +413,11 @@ class Fifo(Ready):
                 # A page does not store which consumer rejected an entry.
                 break
             self._middle.pop()
-            page = self._pack(paging, block)
+            page = self._pack(pager, block)
             if page is not None:
                 self.pages.appendleft(page)
         if len(self._back) > _KEPT_ENTRIES:
-            page = self._pack(paging, self._take_back())
+            page = self._pack(pager, self._take_back())
             if page is not None:
                 self.pages.append(page)
 

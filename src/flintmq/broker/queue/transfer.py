@@ -8,7 +8,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.capacity import has_free_room
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.peek import Peek, remove_peeked
-from flintmq.broker.queue.publishing import TURNED_AWAY, put
+from flintmq.broker.queue.publish import TURNED_AWAY, put
 
 # Returns the message to put on other queues in place of an entry, and these queues; None if the entry stays.
 Plan = Callable[[Entry], tuple[Message, list[Queue]] | None]

@@ -42,14 +42,14 @@ class Undelivered:
             self._add(entry.seq, 1)
 
     def _look_at_pages(self, part: Fifo) -> None:
-        paging = part.paging
+        pager = part.pager
         for page in part.pages:
             if page.redelivered == 0 and page.is_sequence:
                 self._add(page.first_seq, page.count)
-            elif page.redelivered != page.count and paging is not None and self._reads_left > 0:
+            elif page.redelivered != page.count and pager is not None and self._reads_left > 0:
                 self._reads_left -= 1
                 try:
-                    for entry in paging.read(page):
+                    for entry in pager.read(page):
                         self._look_at(entry)
                 except InternalError:
                     # The next start reads the journal, which may still have the entries of this page.

@@ -18,7 +18,7 @@ from flintmq.broker.ports import Page
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.capacity import has_room_for
 from flintmq.broker.queue.entries import EntryQueue
-from flintmq.broker.queue.publishing import ROUTED, STORED, UNROUTED
+from flintmq.broker.queue.publish import ROUTED, STORED, UNROUTED
 from flintmq.broker.queue.reservation import reserve
 from flintmq.broker.queue.sequence_owners import SequenceReservation
 from flintmq.broker.tap import Client

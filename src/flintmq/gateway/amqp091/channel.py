@@ -29,7 +29,7 @@ from flintmq.base.limits import (
 from flintmq.base.work import WORK
 from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.base import Consumer, Queue
-from flintmq.broker.queue.publishing import STORED, TURNED_AWAY, UNDELIVERED, UNROUTED
+from flintmq.broker.queue.publish import STORED, TURNED_AWAY, UNDELIVERED, UNROUTED
 from flintmq.broker.selector.selectors import ARGUMENT as SELECTOR
 from flintmq.broker.stage.copies import Attempt, Key
 from flintmq.broker.stage.stage import Stage

@@ -21,7 +21,7 @@ from flintmq.base.errors import (
 )
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import EntryHolder, Queue
-from flintmq.broker.queue.publishing import STORED, TURNED_AWAY, UNROUTED
+from flintmq.broker.queue.publish import STORED, TURNED_AWAY, UNROUTED
 from flintmq.broker.terminus.terminus import PART_BYTES, DetachedLink, TargetTerminus
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
 from flintmq.gateway.amqp10.codec import CODEC_10

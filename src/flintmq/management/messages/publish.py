@@ -4,7 +4,7 @@ from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.access.permission import WRITE
 from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address, Message
-from flintmq.broker.queue.publishing import TURNED_AWAY, UNROUTED
+from flintmq.broker.queue.publish import TURNED_AWAY, UNROUTED
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091, options
 from flintmq.management.http.access import Caller

@@ -9,7 +9,7 @@ from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address, Entry, Message, Table
 from flintmq.broker.ports import Storage
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.publishing import STORED, TURNED_AWAY
+from flintmq.broker.queue.publish import STORED, TURNED_AWAY
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.storage.node import NodeStorage

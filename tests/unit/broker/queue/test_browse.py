@@ -11,7 +11,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.entries import view_of
-from flintmq.broker.queue.publishing import put
+from flintmq.broker.queue.publish import put
 from flintmq.broker.queue.seen import Seen
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.tick import Tick

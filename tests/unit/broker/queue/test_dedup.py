@@ -9,7 +9,7 @@ from flintmq.broker.message import PERSISTENT, Address, Entry, Message
 from flintmq.broker.ports import PolicyRecord
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.dedup import Dedup
-from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, put
+from flintmq.broker.queue.publish import ROUTED, STORED, TURNED_AWAY, put
 from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick

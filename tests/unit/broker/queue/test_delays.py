@@ -3,7 +3,7 @@
 from flintmq.broker.message import TRANSIENT, Address, Entry, Message
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.delays import Delays
-from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, put
+from flintmq.broker.queue.publish import ROUTED, STORED, TURNED_AWAY, put
 from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.tick import Tick
 from flintmq.broker.timers import Timers

@@ -7,7 +7,7 @@ import pytest
 from flintmq.base.errors import AccessRefused
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
+from flintmq.broker.queue.publish import ROUTED, STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
 from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due

@@ -8,7 +8,7 @@ from flintmq.broker.message import PAUSE, RESUME, Address, Message, MessageOptio
 from flintmq.broker.ports import PolicyRecord
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.publishing import STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
+from flintmq.broker.queue.publish import STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.tick import EXPIRED, MAXLEN, Tick
 from tests.unit.broker.memory import (

@@ -6,13 +6,13 @@ import pytest
 
 from flintmq.broker.message import ACQUIRED, READY, Entry
 from flintmq.broker.queue import ready
-from flintmq.broker.queue.paging import Paging
+from flintmq.broker.queue.pager import Pager
 from flintmq.broker.queue.ready import Fifo
 from tests.unit.broker.memory import MemoryPages, message
 
 
-def filled(count: int, paging: Paging | None = None) -> tuple[Fifo, list[Entry]]:
-    store = Fifo(paging)
+def filled(count: int, pager: Pager | None = None) -> tuple[Fifo, list[Entry]]:
+    store = Fifo(pager)
     shared = message("m")
     entries = [Entry(shared, seq) for seq in range(count)]
     for entry in entries:
@@ -65,7 +65,7 @@ def test_what_is_packed_keeps_its_place(seed: int) -> None:
     """The same where the middle is packed, by the depth of the queue or because memory is low."""
     random = Random(seed)  # noqa: S311 - a repeatable test
     pages = MemoryPages()
-    store, entries = filled(25_000, Paging(pages, lambda part, count: None))
+    store, entries = filled(25_000, Pager(pages, lambda part, count: None))
     assert 10 < len(pages.kept) < 20
     live = seqs(entries)
     held: list[Entry] = []
@@ -99,7 +99,7 @@ def test_what_is_packed_keeps_its_place(seed: int) -> None:
 
 def test_an_entry_is_packed_with_its_place_in_the_journal() -> None:
     """Which it gets behind its queues: packed without, it would come back after a restart, whoever acknowledged it."""
-    store = Fifo(Paging(MemoryPages(), lambda part, count: None))
+    store = Fifo(Pager(MemoryPages(), lambda part, count: None))
     shared = message("m")
     for seq in range(15_000):
         entry = Entry(shared, seq)

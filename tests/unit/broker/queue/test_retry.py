@@ -5,7 +5,7 @@ import pytest
 from flintmq.broker.message import Entry, Table
 from flintmq.broker.queue.capacity import has_room
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.publishing import put
+from flintmq.broker.queue.publish import put
 from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.queue.retry import pause_ms

@@ -4,7 +4,7 @@ import pytest
 
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.levels import Levels
-from flintmq.broker.queue.paging import Paging
+from flintmq.broker.queue.pager import Pager
 from flintmq.broker.queue.priorities import Priorities
 from flintmq.broker.queue.ready import Fifo
 from flintmq.broker.queue.undelivered import Undelivered
@@ -32,7 +32,7 @@ def _returned(store: Fifo, count: int) -> list[Entry]:
 def test_what_came_back_is_left_out(count: int) -> None:
     """All others are one run, in memory and packed; what is taken, or was removed, is in none."""
     pages = MemoryPages()
-    store, entries = filled(count, Paging(pages, lambda part, count: None))
+    store, entries = filled(count, Pager(pages, lambda part, count: None))
     assert bool(pages.kept) == (count > 20_000)
     _returned(store, 4)
     assert Undelivered(store).runs == [4, count - 4]
@@ -48,8 +48,8 @@ def test_what_came_back_is_left_out(count: int) -> None:
 def test_pages_that_do_not_say_it_are_read() -> None:
     """Those in which some came back, or in which numbers do not follow each other; up to a number of pages."""
     pages = MemoryPages()
-    paging = Paging(pages, lambda part, count: None)
-    store = Priorities(Levels(1), paging, Fifo(paging))
+    pager = Pager(pages, lambda part, count: None)
+    store = Priorities(Levels(1), pager, Fifo(pager))
     for seq in range(50_000):
         store.append(Entry(message("m", headers=f"priority={seq % 2}"), seq))
     assert len(pages.kept) > 10

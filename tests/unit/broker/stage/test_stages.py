@@ -19,7 +19,7 @@ from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address, Entry, Message, Table
 from flintmq.broker.ports import Page, UserRecord, VHostRecord
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.publishing import ROUTED, STORED, UNROUTED
+from flintmq.broker.queue.publish import ROUTED, STORED, UNROUTED
 from flintmq.broker.stage.copies import Attempt
 from flintmq.broker.stage.stage import Stage
 from flintmq.broker.tap import Client as TapClient

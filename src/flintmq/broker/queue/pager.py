@@ -1,4 +1,4 @@
-"""Paging: the storage packs the middle of a deep queue, page by page, so that it leaves memory.
+"""The pager: the storage packs the middle of a deep queue, page by page, so that it leaves memory.
 
 Packed entries are no objects any more, so nothing else may hold one. Those with an expiry leave the queue's `Expiry`.
 A page is read when the first of its entries expires, and expired ones go back to the `Expiry`. If many pages have few
@@ -31,7 +31,7 @@ _GONE_PAGES_MAX: Final = 64
 
 
 @final
-class Paging:
+class Pager:
     """The pages of one queue. `left` is called with the store and the number of entries that expired in a page."""
 
     def __init__(self, pages: Pages, left: "Callable[[Fifo, int], None]") -> None:

@@ -135,8 +135,8 @@ def test_pages_that_were_read_are_let_go_of() -> None:
     for number in range(300):
         fill(queue, PAGE, LOOSE + PAGE * (1 + number))
         taken(queue, PAGE)
-    assert queue._paging is not None
-    assert len(queue._paging._heap) < 200
+    assert queue._pager is not None
+    assert len(queue._pager._heap) < 200
 
 
 def test_looking_at_pages_takes_turns() -> None:

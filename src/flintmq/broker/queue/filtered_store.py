@@ -52,10 +52,11 @@ class _Newcomer:
 
 
 @final
-class Matching(Ready, Feature):
-    """A store with matching. `tail` holds the entries that are not matched yet; `groups` is None without groups.
+class FilteredStore(Ready, Feature):
+    """A store that knows which consumers may have which entry.
 
-    `levels` are the priority levels of the queue. `touch` is called when consumers may get more.
+    `tail` holds the entries that are not matched yet; `groups` is None without groups. `levels` are the priority levels
+    of the queue. `touch` is called when consumers may get more.
     """
 
     def __init__(self, tail: Ready, levels: Levels, groups: Groups | None, touch: Callable[[], None]) -> None:

@@ -113,9 +113,9 @@ def test_queue_is_ordinary_again_when_choosy_consumers_have_gone() -> None:
     while queue.dispatch():
         pass
     held = choosy.taken[:]
-    assert queue._matching is not None
+    assert queue._filtered_store is not None
     queue.unsubscribe(choosy)
-    assert queue._matching is None
+    assert queue._filtered_store is None
     assert queue.message_count == 3000 - len(held)
     queue.requeue(held)
     taker = Taker()
@@ -134,13 +134,13 @@ def test_long_matched_backlog_becomes_ordinary_in_time() -> None:
     while queue.dispatch():
         pass
     queue.unsubscribe(choosy)
-    assert queue._matching is not None
+    assert queue._filtered_store is not None
     taker = Taker()
     queue.subscribe(taker, {})
     while queue.dispatch():
         pass
     assert taker.bodies == [str(number) for number in range(count)]
-    assert queue._matching is None
+    assert queue._filtered_store is None
 
 
 def test_priorities_of_messages_and_consumers_hold() -> None:
@@ -210,9 +210,9 @@ def test_many_consumers_that_came_and_went_leave_nothing() -> None:
         stays.credit += 1
         queue.dispatch()
         queue.unsubscribe(choosy)
-    assert queue._matching is not None
-    assert len(queue._matching._indexes) <= 3
-    assert all(set(bucket.members) <= {stays} for bucket in queue._matching._indexes)
+    assert queue._filtered_store is not None
+    assert len(queue._filtered_store._indexes) <= 3
+    assert all(set(bucket.members) <= {stays} for bucket in queue._filtered_store._indexes)
 
 
 def test_what_comes_back_does_not_overtake_what_was_not_looked_at() -> None:
@@ -303,8 +303,8 @@ def test_newcomers_share_what_they_are_shown() -> None:
         pass
     anyone = Choosy("new")
     queue.subscribe(anyone, {})
-    matching = queue._matching
-    assert matching is not None
+    store = queue._filtered_store
+    assert store is not None
     # Too much for one dispatch, so that there always is somebody who has not seen all.
     late = [Choosy("old", credit=0) for _ in range(12)]
     for number, newcomer in enumerate(late):
@@ -312,11 +312,11 @@ def test_newcomers_share_what_they_are_shown() -> None:
         fill(queue, *["new"] * 4000)
         fill(queue, "old")
         assert queue.dispatch()
-        assert len(matching._newcomers) > number // 2
-        assert len(matching._shown) <= 2 * DISPATCH_BURST_MESSAGES + 2 * 4000
+        assert len(store._newcomers) > number // 2
+        assert len(store._shown) <= 2 * DISPATCH_BURST_MESSAGES + 2 * 4000
     while queue.dispatch():
         pass
-    assert not matching._shown
+    assert not store._shown
     assert len(anyone.taken) == 12 * 4000
     for newcomer in late:
         newcomer.credit = 1
