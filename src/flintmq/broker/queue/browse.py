@@ -165,7 +165,7 @@ class View(Queue, Feature):
             if entry.state == READY and (seen is None or not seen.has(entry.seq)):
                 if not consumer.can_take():
                     return False
-                if not consumer.is_filtered or self._suits(consumer, entry.message):
+                if not consumer.is_filtered or self._matches(consumer, entry.message):
                     if consumer.has_byte_window and not consumer.is_within_window(entry.message):
                         return False
                     # An entry that cannot be sent is skipped; a browser does not dead-letter it.
@@ -174,7 +174,7 @@ class View(Queue, Feature):
             browser.at += 1
         return browser.at < len(entries)
 
-    def _suits(self, consumer: Consumer, message: Message) -> bool:
+    def _matches(self, consumer: Consumer, message: Message) -> bool:
         before = WORK.begin(MESSAGE_WORK_UNITS)
         try:
             return consumer.matches(message)

@@ -86,10 +86,10 @@ class Delays(Timed):
         for entry in found:
             entry.state = REMOVED
         self._count -= len(found)
-        self._let_go()
+        self._remove_cancelled()
         return found
 
-    def _let_go(self) -> None:
+    def _remove_cancelled(self) -> None:
         cancelled = len(self._heap) - self._count
         if cancelled > _CANCELLED_ENTRIES_MAX and cancelled > self._count:
             self._heap = [item for item in self._heap if item[2].state != REMOVED]

@@ -61,7 +61,7 @@ class Expiry(Timed, Feature):
         self._timers.at(due_ms, self)
 
     def on_due(self, now_ms: i64) -> None:
-        look_ms = NEVER if self._pager is None else self._pager.look(self, now_ms)
+        read_ms = NEVER if self._pager is None else self._pager.expire(self, now_ms)
         while self._heap and self._heap[0][0] <= now_ms:
             # An entry that came back is in the heap twice, but expires once.
             entry = self._entries.pop(heappop(self._heap)[1], None)
@@ -71,5 +71,5 @@ class Expiry(Timed, Feature):
         self._timers.cancel(self)
         if self._heap:
             self._timers.at(self._heap[0][0], self)
-        if look_ms != NEVER:
-            self._timers.at(look_ms, self)
+        if read_ms != NEVER:
+            self._timers.at(read_ms, self)

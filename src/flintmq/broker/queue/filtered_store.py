@@ -129,7 +129,7 @@ class FilteredStore(Ready, Feature):
         self._consumers = consumers
         self._plain = [each for each in consumers if not each.is_filtered]
         self._version += 1
-        self._let_go_of_empty()
+        self._remove_empty_indexes()
 
     def _round_robin(self, index: OfferIndex) -> RoundRobin:
         """The round robin of the consumers that may get the entries of an index."""
@@ -144,7 +144,7 @@ class FilteredStore(Ready, Feature):
         """Whether a consumer may get entries; False while another one is the single active consumer."""
         return len(self._consumers) > 1 or consumer in self._consumers
 
-    def _let_go_of_empty(self) -> None:
+    def _remove_empty_indexes(self) -> None:
         self._indexes = [index for index in self._indexes if index.size > 0]
         self._indexes_max = 2 * len(self._indexes) + _EMPTY_INDEXES_MAX
         self._by_members = {}
@@ -155,7 +155,7 @@ class FilteredStore(Ready, Feature):
         found = self._by_members.get(members)
         if found is None:
             if len(self._indexes) >= self._indexes_max:
-                self._let_go_of_empty()
+                self._remove_empty_indexes()
             found = OfferIndex(members)
             self._indexes.append(found)
             self._by_members[members] = found
@@ -174,7 +174,7 @@ class FilteredStore(Ready, Feature):
 
     # -- slots --------------------------------------------------------------------------------------------------
 
-    def _settle_in(self, entry: Entry) -> None:
+    def _add_slot(self, entry: Entry) -> None:
         """Match an entry with the filters of all consumers, and give it a slot."""
         message = entry.message
         members = self._members(message)
@@ -266,7 +266,7 @@ class FilteredStore(Ready, Feature):
             return None
         return self._own_index(holder)
 
-    def _vacate(self, slot: Slot) -> None:
+    def _remove_slot(self, slot: Slot) -> None:
         """Remove the slot of an entry that leaves, and offer the next entry of its group."""
         del self._slots[int(slot.entry.seq)]
         slot.is_here = False
@@ -308,7 +308,7 @@ class FilteredStore(Ready, Feature):
         The next call matches further ones.
         """
         self._budget = DISPATCH_BURST_MESSAGES
-        self._look_at_returned()
+        self._match_returned()
         while True:
             best: Slot | None = None
             own = self._own.get(None)
@@ -321,7 +321,7 @@ class FilteredStore(Ready, Feature):
                 return None
             if self._budget <= 0 or not self._tail_goes_before(best):
                 return best
-            self._look_at(_LOOK_AHEAD_ENTRIES)
+            self._match_tail(_LOOK_AHEAD_ENTRIES)
 
     def _tail_goes_before(self, best: Slot | None) -> bool:
         """Whether the tail may have an entry that goes before the best of all slots."""
@@ -344,7 +344,7 @@ class FilteredStore(Ready, Feature):
         group = slot.group
         if group is not None and self._groups is not None and not no_ack:
             self._groups.hold(group, entry, holder)
-        self._vacate(slot)
+        self._remove_slot(slot)
         if group is not None and self._groups is not None:
             self._groups.forget_unused(group)
         entry.state = ACQUIRED
@@ -394,7 +394,7 @@ class FilteredStore(Ready, Feature):
                 self._returned_until = max(self._returned_until, entry.position)
                 behind.append(entry)
             else:
-                self._settle_in(entry)
+                self._add_slot(entry)
         if behind:
             tail.give_back(behind)
 
@@ -404,7 +404,7 @@ class FilteredStore(Ready, Feature):
             self._tail.remove(entry)
             self.count -= 1
             return
-        self._vacate(slot)
+        self._remove_slot(slot)
         if slot.group is not None and self._groups is not None:
             self._groups.forget_unused(slot.group)
         entry.state = REMOVED
@@ -438,14 +438,14 @@ class FilteredStore(Ready, Feature):
         self._is_offering = True
         self._introduce()
         if self._can_take():
-            self._look_at_returned()
+            self._match_returned()
         for index in self._indexes:
             self._begin_with(index)
         for index in self._own.values():
             self._begin_with(index)
         heapify(self._offers)
         if self._is_ranked() and self.is_needed and self._can_take():
-            self._look_at(self._budget)
+            self._match_tail(self._budget)
 
     def _begin_with(self, index: OfferIndex) -> None:
         if self._round_robin(index).consumers:
@@ -482,7 +482,7 @@ class FilteredStore(Ready, Feature):
         if not self._newcomers:
             self._shown = []
 
-    def _look_at(self, most: i64) -> None:
+    def _match_tail(self, most: i64) -> None:
         """Match entries of the tail and give them slots, with at most `most` units of the budget."""
         tail = self._tail
         left = most
@@ -490,18 +490,18 @@ class FilteredStore(Ready, Feature):
             spent: i64 = WORK.spent
             entry = tail.take()
             entry.state = READY
-            self._settle_in(entry)
+            self._add_slot(entry)
             left -= 1 + WORK.spent - spent
         self._budget -= most - left
 
-    def _look_at_returned(self) -> None:
+    def _match_returned(self) -> None:
         """Match returned entries first, because they go before those that have slots already."""
         while self._returned_until != _NOWHERE and self._budget > 0:
             first = self._tail.peek()
             if first is None or first.position > self._returned_until:
                 self._returned_until = _NOWHERE
             else:
-                self._look_at(min(_LOOK_AHEAD_ENTRIES, self._budget))
+                self._match_tail(min(_LOOK_AHEAD_ENTRIES, self._budget))
 
     def _is_overtaking(self, slot: Slot) -> bool:
         """Whether a returned entry goes before this slot, and has not been matched again yet."""
@@ -518,7 +518,7 @@ class FilteredStore(Ready, Feature):
                 return found
             if self._budget <= 0 or self._tail.count == 0 or not self._can_take():
                 return None
-            self._look_at(min(_LOOK_AHEAD_ENTRIES, self._budget))
+            self._match_tail(min(_LOOK_AHEAD_ENTRIES, self._budget))
 
     def _choose_offered(self) -> Consumer | None:
         offers = self._offers

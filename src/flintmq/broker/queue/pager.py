@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from flintmq.broker.queue.ready import Fifo
 
 # Pages that are read in one turn; each takes half a millisecond. Pages of which much has expired count separately.
-_LOOKS_MAX: Final = 8
-_FRUITFUL_LOOKS_MAX: Final = 64
+_READS_MAX: Final = 8
+_FRUITFUL_READS_MAX: Final = 64
 _FRUITFUL_DIVISOR: Final = 4
 _PAUSE_MS: Final = 100
 # The heap is cleaned of pages that are gone when there are more of them than this, and than others.
@@ -57,7 +57,7 @@ class Pager:
                 if entry.expires_ms != 0:
                     self.expiry.left(entry)
         page = self.pages.pack(entries)
-        self._look_later(page, fifo)
+        self._schedule(page, fifo)
         return page
 
     def unpack(self, page: Page) -> list[Entry]:
@@ -100,36 +100,36 @@ class Pager:
             heapify(self._heap)
             self._gone = 0
 
-    def _look_later(self, page: Page, fifo: "Fifo") -> None:
+    def _schedule(self, page: Page, fifo: "Fifo") -> None:
         if page.expires_ms != 0 and self.expiry is not None:
             self._number += 1
             heappush(self._heap, (int(page.expires_ms), self._number, page, fifo))
             self.expiry.wake_at(page.expires_ms)
 
-    def look(self, expiry: "Expiry", now_ms: i64) -> i64:
-        """Give entries that have expired to `expiry`. Returns when to look again (Unix time in ms), or NEVER."""
-        looks: i64 = 0
+    def expire(self, expiry: "Expiry", now_ms: i64) -> i64:
+        """Give entries that have expired to `expiry`. Returns when to go on (Unix time in ms), or NEVER."""
+        reads: i64 = 0
         fruitful: i64 = 0
         while self._heap and self._heap[0][0] <= now_ms:
-            if looks >= _LOOKS_MAX:
+            if reads >= _READS_MAX:
                 return now_ms + _PAUSE_MS
-            if fruitful >= _FRUITFUL_LOOKS_MAX:
+            if fruitful >= _FRUITFUL_READS_MAX:
                 return now_ms + 1
             _, _, page, fifo = heappop(self._heap)
             try:
                 if page.is_gone or fifo.bring_forward(page):
                     # A page that is gone needs nothing, and one in memory again expires there.
                     continue
-                if self._look_at(page, fifo, expiry, now_ms):
+                if self._expire_page(page, fifo, expiry, now_ms):
                     fruitful += 1
                 else:
-                    looks += 1
+                    reads += 1
             except InternalError:
                 # The consumer that would get an entry of the page next is told the error.
                 continue
         return self._heap[0][0] if self._heap else NEVER
 
-    def _look_at(self, page: Page, fifo: "Fifo", expiry: "Expiry", now_ms: i64) -> bool:
+    def _expire_page(self, page: Page, fifo: "Fifo", expiry: "Expiry", now_ms: i64) -> bool:
         """Read a page and return its expired entries to `expiry`. Returns whether much of it has expired."""
         over: i64 = 0
         kept: list[Entry] = []
@@ -143,11 +143,11 @@ class Pager:
         if over > 0:
             self._left(fifo, over)
             if not kept:
-                fifo.emptied(page)
+                fifo.remove_page(page)
                 self.pages.drop(page)
                 return True
             self.pages.repack(page, kept)
-        self._look_later(page, fifo)
+        self._schedule(page, fifo)
         return over * _FRUITFUL_DIVISOR >= over + len(kept)
 
     def forget(self) -> None:

@@ -66,7 +66,7 @@ def remove_peeked(queue: EntryQueue, peeked: Peek, leaving: list[Entry]) -> None
         return
     gone = {int(entry.seq) for entry in leaving}
     kept = [entry for entry in peeked.paged if int(entry.seq) not in gone]
-    fifo.left_of(page, kept)
+    fifo.keep_in_page(page, kept)
     queue.store.left_packed(fifo, len(leaving))
     body_bytes: i64 = 0
     for entry in leaving:

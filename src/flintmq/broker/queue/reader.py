@@ -156,7 +156,7 @@ class Reader:
         while outstanding and outstanding[0] in self._settled:
             self._settled.remove(outstanding.popleft())
 
-    def given_back(self, offset: i64) -> None:
+    def returned(self, offset: i64) -> None:
         self._pinned = min(self._pinned, offset)
         while self._outstanding and self._outstanding[-1] >= offset:
             self._settled.discard(self._outstanding.pop())

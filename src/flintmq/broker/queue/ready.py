@@ -282,9 +282,9 @@ class Fifo(Ready):
         self.count -= 1
         self._removed += 1
         if self._removed > _REMOVED_ENTRIES_MAX and self._removed > self.count:
-            self._let_go()
+            self._remove_marked()
 
-    def _let_go(self) -> None:
+    def _remove_marked(self) -> None:
         """Remove the entries that are marked as removed. Pages have none of them."""
         if self._returned:
             self._sort_in()
@@ -353,14 +353,14 @@ class Fifo(Ready):
                 before = page
         return _behind(self._back, after), None, []
 
-    def left_of(self, page: Page, kept: list[Entry]) -> None:
+    def keep_in_page(self, page: Page, kept: list[Entry]) -> None:
         """Keep only these entries of a page. The caller counts the others."""
         pager = self.pager
         assert pager is not None
         if kept:
             pager.pages.repack(page, kept)
         else:
-            self.emptied(page)
+            self.remove_page(page)
             pager.drop(page)
 
     # -- pages --------------------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ class Fifo(Ready):
         yield from self._middle
         yield self._back
 
-    def emptied(self, page: Page) -> None:
+    def remove_page(self, page: Page) -> None:
         """Remove a page that has no entries left."""
         self.pages.remove(page)
 

@@ -129,7 +129,7 @@ class StreamQueue(Queue, DurableReader):
         for entry in entries:
             reader = self._tracked.get(entry.position)
             if reader is not None:
-                reader.given_back(entry.seq)
+                reader.returned(entry.seq)
 
     def recall(self, entry: Entry) -> Entry | None:
         message = self.log.cursor(entry.seq, _AHEAD_BYTES).next(entry.seq + 1)

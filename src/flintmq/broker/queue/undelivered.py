@@ -28,34 +28,34 @@ class Undelivered:
         self._end: i64 = 0
         self._reads_left: i64 = pages_max
         for entry in store.loose():
-            self._look_at(entry)
+            self._add_entry(entry)
         for part in store.parts():
             for block in part.loose_blocks():
                 for entry in block:
-                    self._look_at(entry)
-            self._look_at_pages(part)
+                    self._add_entry(entry)
+            self._add_pages(part)
         self._end_run()
         self._join()
 
-    def _look_at(self, entry: Entry) -> None:
+    def _add_entry(self, entry: Entry) -> None:
         if entry.state == READY and not entry.redelivered:
-            self._add(entry.seq, 1)
+            self._add_run(entry.seq, 1)
 
-    def _look_at_pages(self, part: Fifo) -> None:
+    def _add_pages(self, part: Fifo) -> None:
         pager = part.pager
         for page in part.pages:
             if page.redelivered == 0 and page.is_sequence:
-                self._add(page.first_seq, page.count)
+                self._add_run(page.first_seq, page.count)
             elif page.redelivered != page.count and pager is not None and self._reads_left > 0:
                 self._reads_left -= 1
                 try:
                     for entry in pager.read(page):
-                        self._look_at(entry)
+                        self._add_entry(entry)
                 except InternalError:
                     # The next start reads the journal, which may still have the entries of this page.
                     continue
 
-    def _add(self, first: i64, count: i64) -> None:
+    def _add_run(self, first: i64, count: i64) -> None:
         if first != self._end:
             self._end_run()
             self._first = first
