@@ -360,9 +360,10 @@ class EntryQueue(Queue):
 
     def _expire_later(self, entry: Entry) -> None:
         if self._expiry is None:
-            self._expiry = Expiry(self.tick.expiries, self._expired, self._pager)
-            if self._pager is not None:
-                self._pager.expiry = self._expiry
+            pager = self._pager
+            self._expiry = Expiry(self.tick.expiries, self._expired, None if pager is None else pager.expire)
+            if pager is not None:
+                pager.expiry = self._expiry
             self._arrange()
         self._expiry.add(entry)
 

@@ -8,7 +8,6 @@ from mypy_extensions import i64
 
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.features import LEAVING, Feature
-from flintmq.broker.queue.pager import Pager
 from flintmq.broker.timers import NEVER, Timed, Timers
 
 # The heap is cleaned when it has this many times of entries that have left, and more of these than others.
@@ -19,13 +18,15 @@ _STALE_TIMES_MAX: Final = 1024
 class Expiry(Timed, Feature):
     """The ready entries of a queue that will expire. `expired` is called for each whose time has come.
 
-    An entry that leaves is forgotten at once; only its time stays in the heap for a while. Packed entries belong to
-    `pager` until they expire.
+    An entry that leaves is forgotten at once; only its time stays in the heap for a while. `expire_pages` is called
+    with the time: it adds packed entries that have expired by then, and returns when to call it again, or NEVER.
     """
 
-    def __init__(self, timers: Timers, expired: Callable[[Entry], None], pager: Pager | None) -> None:
+    def __init__(
+        self, timers: Timers, expired: Callable[[Entry], None], expire_pages: Callable[[int], int] | None
+    ) -> None:
         super().__init__()
-        self._pager = pager
+        self._expire_pages = expire_pages
         self._timers = timers
         self._expired = expired
         # Pairs of expiry time and sequence number.
@@ -61,7 +62,7 @@ class Expiry(Timed, Feature):
         self._timers.at(due_ms, self)
 
     def on_due(self, now_ms: i64) -> None:
-        read_ms = NEVER if self._pager is None else self._pager.expire(self, now_ms)
+        pages_ms = NEVER if self._expire_pages is None else self._expire_pages(int(now_ms))
         while self._heap and self._heap[0][0] <= now_ms:
             # An entry that came back is in the heap twice, but expires once.
             entry = self._entries.pop(heappop(self._heap)[1], None)
@@ -71,5 +72,5 @@ class Expiry(Timed, Feature):
         self._timers.cancel(self)
         if self._heap:
             self._timers.at(self._heap[0][0], self)
-        if read_ms != NEVER:
-            self._timers.at(read_ms, self)
+        if pages_ms != NEVER:
+            self._timers.at(pages_ms, self)

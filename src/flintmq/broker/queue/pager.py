@@ -15,10 +15,10 @@ from mypy_extensions import i64
 from flintmq.base.errors import InternalError, StorageError
 from flintmq.broker.message import ACQUIRED, READY, Entry
 from flintmq.broker.ports import JournalRanges, Page, Pages
+from flintmq.broker.queue.expiry import Expiry
 from flintmq.broker.timers import NEVER
 
 if TYPE_CHECKING:
-    from flintmq.broker.queue.expiry import Expiry
     from flintmq.broker.queue.ready import Fifo
 
 # Pages that are read in one turn; each takes half a millisecond. Pages of which much has expired count separately.
@@ -106,8 +106,8 @@ class Pager:
             heappush(self._heap, (int(page.expires_ms), self._number, page, fifo))
             self.expiry.wake_at(page.expires_ms)
 
-    def expire(self, expiry: "Expiry", now_ms: i64) -> i64:
-        """Give entries that have expired to `expiry`. Returns when to go on (Unix time in ms), or NEVER."""
+    def expire(self, now_ms: i64) -> i64:
+        """Return entries that have expired to the `expiry`. Returns when to go on (Unix time in ms), or NEVER."""
         reads: i64 = 0
         fruitful: i64 = 0
         while self._heap and self._heap[0][0] <= now_ms:
@@ -120,7 +120,7 @@ class Pager:
                 if page.is_gone or fifo.bring_forward(page):
                     # A page that is gone needs nothing, and one in memory again expires there.
                     continue
-                if self._expire_page(page, fifo, expiry, now_ms):
+                if self._expire_page(page, fifo, now_ms):
                     fruitful += 1
                 else:
                     reads += 1
@@ -129,14 +129,15 @@ class Pager:
                 continue
         return self._heap[0][0] if self._heap else NEVER
 
-    def _expire_page(self, page: Page, fifo: "Fifo", expiry: "Expiry", now_ms: i64) -> bool:
-        """Read a page and return its expired entries to `expiry`. Returns whether much of it has expired."""
+    def _expire_page(self, page: Page, fifo: "Fifo", now_ms: i64) -> bool:
+        """Read a page and return its expired entries to the `expiry`. Returns whether much of it has expired."""
         over: i64 = 0
         kept: list[Entry] = []
         for entry in self.read(page):
             if entry.expires_ms != 0 and entry.expires_ms <= now_ms:
                 entry.state = ACQUIRED
-                expiry.add(entry)
+                assert self.expiry is not None
+                self.expiry.add(entry)
                 over += 1
             else:
                 kept.append(entry)
