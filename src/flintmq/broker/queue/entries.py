@@ -289,7 +289,7 @@ class EntryQueue(Queue):
             if not feature.ready(entry):
                 return
         self.rank(entry)
-        ttl_ms = self.ttl_of(entry.message)
+        ttl_ms = self.settings.ttl_of(entry.message.options)
         if ttl_ms != FOREVER:
             entry.expires_ms = since_ms + ttl_ms
             self._expire_later(entry)
@@ -299,14 +299,6 @@ class EntryQueue(Queue):
     def rank(self, entry: Entry) -> None:
         """Change to a store with priorities if the priority of this entry needs one."""
         self.store = ranked(self.store, entry, self.levels)
-
-    def ttl_of(self, message: Message) -> i64:
-        """The time to live of a message once it is ready, in milliseconds, or FOREVER."""
-        ttl_ms = self.settings.ttl_ms
-        own_ms = message.options.ttl_ms
-        if own_ms != FOREVER and (ttl_ms == FOREVER or own_ms < ttl_ms):
-            ttl_ms = own_ms
-        return ttl_ms
 
     def settle_replaced(self) -> None:
         """Settle the entries that newer messages replaced: the newer ones are in the journal by now."""
@@ -478,15 +470,6 @@ class EntryQueue(Queue):
         if first is None or (0 <= max_bytes < len(first.message.body)):
             return None
         return self.take()
-
-    def take_page(self, max_count: i64, max_bytes: i64) -> Page | None:
-        """Acquire the next entries as a page; None if they are not packed, or exceed the limits."""
-        if self.exclusions is not None and self.exclusions.withheld_count > 0:
-            return None
-        page = self.store.take_page(max_count, max_bytes)
-        if page is not None:
-            self.left_packed(page.body_bytes)
-        return page
 
     def _expire_withheld(self, exclusions: Exclusions) -> None:
         """Dead-letter withheld entries whose time to live is over."""
@@ -671,12 +654,6 @@ class EntryQueue(Queue):
             elif self._may_return(entry):
                 self.make_dead_letter(entry, EXPIRED)
         return living
-
-    def rewrite(self, entry: Entry, message: Message) -> None:
-        """Replace the message of an acquired entry."""
-        if entry.segment != 0:
-            self.journal.replace(self.id, entry, message)
-        entry.message = message
 
     # -- exclusions ---------------------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ class LeaseAccess:
         try:
             while acquired.count < max_messages and acquired.body_bytes < max_bytes:
                 room = max_bytes - acquired.body_bytes
-                page = queue.take_page(max_messages - acquired.count, room)
+                page = self._take_page(max_messages - acquired.count, room)
                 if page is not None:
                     acquired.add_page(page)
                     continue
@@ -69,6 +69,16 @@ class LeaseAccess:
         queue.unacked += acquired.count
         queue.unacked_bytes += acquired.body_bytes
         return acquired
+
+    def _take_page(self, max_count: i64, max_bytes: i64) -> Page | None:
+        """Acquire the next entries as a page; None if they are not packed, or exceed the limits."""
+        queue = self.queue
+        if queue.exclusions is not None and queue.exclusions.withheld_count > 0:
+            return None
+        page = queue.store.take_page(max_count, max_bytes)
+        if page is not None:
+            queue.left_packed(page.body_bytes)
+        return page
 
     def journal_ranges(self, page: Page) -> JournalRanges | None:
         """The places in the journal of the entries of a page that is to be settled.

@@ -32,7 +32,7 @@ class Recovery(Recoverable):
         is_outside = holder is not None or is_paused
         queue.restored(entry, is_outside)
         if is_outside:
-            ttl_ms = queue.ttl_of(entry.message)
+            ttl_ms = settings.ttl_of(entry.message.options)
             if ttl_ms != FOREVER:
                 entry.expires_ms = entry.message.timestamp_ms + ttl_ms
             queue.rank(entry)

@@ -6,7 +6,7 @@ from mypy_extensions import i64
 
 from flintmq.broker.arguments import age_ms
 from flintmq.broker.fields import Field
-from flintmq.broker.message import Table
+from flintmq.broker.message import FOREVER, MessageOptions, Table
 
 DROP_HEAD: Final = "drop-head"
 REJECT_PUBLISH_DLX: Final = "reject-publish-dlx"
@@ -55,6 +55,12 @@ class QueueSettings:
         self.max_age_ms: i64 = _age(table, "x-max-age")
         segment = _number(table, "x-stream-max-segment-size-bytes")
         self.segment_bytes: i64 = 0 if segment < 0 else max(segment, _SEGMENT_MIN_BYTES)
+
+    def ttl_of(self, options: MessageOptions) -> i64:
+        """The time to live of a message once it is ready, in milliseconds, or FOREVER."""
+        if options.ttl_ms != FOREVER and (self.ttl_ms == FOREVER or options.ttl_ms < self.ttl_ms):
+            return options.ttl_ms
+        return self.ttl_ms
 
 
 def _number(table: Table, name: str) -> i64:

@@ -61,7 +61,7 @@ class Outcome:
             queue.reject(entry)
         else:
             if self.annotations and isinstance(queue, EntryQueue):
-                queue.rewrite(entry, _annotated(entry.message, self.annotations))
+                _annotate(queue, entry, self.annotations)
             if self.kind == _DISCARD:
                 if self.delivery_failed:
                     queue.reject(entry)
@@ -91,10 +91,11 @@ def discarded(delivery_failed: bool, annotations: Table | None = None) -> Outcom
     return Outcome(_DISCARD, delivery_failed, False, annotations)
 
 
-def _annotated(message: Message, annotations: Table) -> Message:
-    """Add annotations to a message. Its options stay the same, because it is already routed."""
+def _annotate(queue: EntryQueue, entry: Entry, annotations: Table) -> None:
+    """Add annotations to the message of an acquired entry. Its options stay the same, because it is already routed."""
+    message = entry.message
     codec = message.codec
-    return Message(
+    annotated = Message(
         message.address,
         codec,
         codec.annotated(message.properties, annotations),
@@ -103,3 +104,6 @@ def _annotated(message: Message, annotations: Table) -> Message:
         message.timestamp_ms,
         message.origin,
     )
+    if entry.segment != 0:
+        queue.journal.replace(queue.id, entry, annotated)
+    entry.message = annotated
