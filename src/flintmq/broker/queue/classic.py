@@ -1,6 +1,7 @@
 """The classic queue: it delivers each entry, in order, to one consumer. Quorum queues are the same here.
 
-This module has its consumers and its dispatch; `entries.py` has the life of its entries.
+This module has its consumers and its dispatch. `admission.py` decides which messages it takes, and `entries.py` has the
+life of its entries.
 """
 
 from typing import final

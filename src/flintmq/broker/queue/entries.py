@@ -51,7 +51,7 @@ from flintmq.broker.tick import DELIVERY_LIMIT, EXPIRED, MAXLEN, OVERSIZED, REJE
 
 
 class EntryQueue(Queue):
-    """A queue without consumers' turns: `classic.py` adds the dispatch."""
+    """A queue of entries, without its consumers: `classic.py` adds these, and what becomes entries at all."""
 
     def __init__(
         self,
