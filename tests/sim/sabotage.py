@@ -12,6 +12,7 @@ import pytest
 
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.sequence_owners import SequenceOwners
 from flintmq.broker.terminus.terminus import ReceivedDelivery, TargetTerminus
 from flintmq.broker.transaction import StagedSettlement, Transaction
 from flintmq.gateway.amqp091.channel import ServerChannel
@@ -135,14 +136,14 @@ def forget_redelivered_at_start(patch: Patch) -> None:
 
 def forget_redelivered_on_return(patch: Patch) -> None:
     """Messages that consumers return are not flagged as redelivered."""
-    original = EntryQueue._give_back
+    original = EntryQueue._make_ready_again
 
-    def give_back(self: EntryQueue, entries: list[Entry]) -> None:
+    def make_ready_again(self: EntryQueue, entries: list[Entry]) -> None:
         for entry in entries:
             entry.redelivered = False
         original(self, entries)
 
-    patch.setattr(EntryQueue, "_give_back", give_back)
+    patch.setattr(EntryQueue, "_make_ready_again", make_ready_again)
 
 
 def keep_what_is_behind_the_tear(patch: Patch) -> None:
@@ -290,7 +291,7 @@ def forget_what_was_taken(patch: Patch) -> None:
 
 def give_out_what_is_held(patch: Patch) -> None:
     """After a start, messages held by a durable link or a lease go to other consumers."""
-    patch.setattr(EntryQueue, "claim", lambda self, first, count, holder: None)
+    patch.setattr(SequenceOwners, "claim", lambda self, first, count, holder: None)
 
 
 def lease_before_the_sync(patch: Patch) -> None:

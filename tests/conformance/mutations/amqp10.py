@@ -321,11 +321,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "3.3.acquired-is-exclusive",
         "broker/queue/classic.py",
         "        self._hand_over(self.take(), consumer)",
-        (
-            "        entry = self.take()\n"
-            "        self._hand_over(entry, consumer)\n"
-            "        self.store.give_back([entry])"
-        ),
+        ("        entry = self.take()\n        self._hand_over(entry, consumer)\n        self.store.put_back([entry])"),
     ),
     (
         "3.3.accepted-archives",
@@ -355,7 +351,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "3.3.settled-transfer",
         "broker/queue/classic.py",
         ("        self.delivered_no_ack += 1\n        if entry.segment"),
-        ("        self.delivered_no_ack += 1\n        self.store.give_back([entry])\n        if entry.segment"),
+        ("        self.delivered_no_ack += 1\n        self.store.put_back([entry])\n        if entry.segment"),
     ),
     (
         "3.3.lost-receiver",
@@ -439,11 +435,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "3.5.2.move",
         "broker/queue/classic.py",
         "        self._hand_over(self.take(), consumer)",
-        (
-            "        entry = self.take()\n"
-            "        self._hand_over(entry, consumer)\n"
-            "        self.store.give_back([entry])"
-        ),
+        ("        entry = self.take()\n        self._hand_over(entry, consumer)\n        self.store.put_back([entry])"),
     ),
     (
         "3.5.3.default-outcome",

@@ -272,12 +272,12 @@ class ClassicQueue(EntryQueue):
             self.redelivered += 1
         consumer.deliver(self, entry)
         if entry.state == UNSENDABLE:
-            self.handed_out(entry)
+            self.add_unacked(entry)
             self.discard_unsendable(entry)
             return
         if not consumer.no_ack:
             self.delivered += 1
-            self.handed_out(entry)
+            self.add_unacked(entry)
             return
         self.delivered_no_ack += 1
         if entry.segment != 0 or not self.settles_by_page:

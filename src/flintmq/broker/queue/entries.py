@@ -231,7 +231,7 @@ class EntryQueue(Queue):
         return self.dispatch()
 
     def await_room(self) -> None:
-        """Add the queue to the tick's `with_room` queues once an entry has left it: it refused a dead letter."""
+        """Add the queue to the tick's list `with_room` once an entry has left it: it refused a dead letter."""
         if self._awaited_room is None:
             self._awaited_room = AwaitedRoom(self._tell_room)
             self._arrange()
@@ -338,7 +338,7 @@ class EntryQueue(Queue):
                 self.make_dead_letter(entry, EXPIRED)
         elif entry.returns > 0 or entry.state == ACQUIRED:
             # The entry was paused, now or before a restart.
-            self._give_back([entry])
+            self._make_ready_again([entry])
         else:
             self._make_way(1, len(entry.message.body))
             # The entry goes behind all that came before it was due, even if they were published later.
@@ -445,7 +445,7 @@ class EntryQueue(Queue):
         else:
             self.got += 1
             self.redelivered += entry.redelivered
-            self.handed_out(entry)
+            self.add_unacked(entry)
         return entry
 
     def serve_consumers(self) -> None:
@@ -512,12 +512,12 @@ class EntryQueue(Queue):
         for feature in self._on_leaving:
             feature.page_left()
 
-    def handed_out(self, entry: Entry) -> None:
+    def add_unacked(self, entry: Entry) -> None:
         """Count an entry that a client has now."""
         self.unacked += 1
         self.unacked_bytes += len(entry.message.body)
 
-    def _handed_back(self, entry: Entry) -> None:
+    def _remove_unacked(self, entry: Entry) -> None:
         if self._is_handing_over:
             self.touch()
         self.unacked -= 1
@@ -529,12 +529,12 @@ class EntryQueue(Queue):
         """Drop an entry of `get` that was sent to a client without acknowledgement."""
         self.got -= 1
         self.got_no_ack += 1
-        self._handed_back(entry)
+        self._remove_unacked(entry)
         self.drop(entry)
 
     def settle(self, entry: Entry) -> None:
         self.acked += 1
-        self._handed_back(entry)
+        self._remove_unacked(entry)
         self.drop(entry)
 
     def drop(self, entry: Entry) -> None:
@@ -556,12 +556,12 @@ class EntryQueue(Queue):
         self.dead_letter(entry)
 
     def dead_letter(self, entry: Entry) -> None:
-        self._handed_back(entry)
+        self._remove_unacked(entry)
         self.make_dead_letter(entry, REJECTED)
 
     def discard_unsendable(self, entry: Entry) -> None:
         self.tick.churn.unsendable += 1
-        self._handed_back(entry)
+        self._remove_unacked(entry)
         self.make_dead_letter(entry, OVERSIZED)
 
     def make_dead_letter(self, entry: Entry, reason: str) -> None:
@@ -575,31 +575,31 @@ class EntryQueue(Queue):
     # -- requeue ------------------------------------------------------------------------------------------------
 
     def requeue(self, entries: list[Entry]) -> None:
-        self._take_back(entries, self.settings.pauses_returned, 1)
+        self._requeue(entries, self.settings.pauses_returned, 1)
 
     def fail(self, entries: list[Entry]) -> None:
-        self._take_back(entries, self.settings.pauses_failed, 1)
+        self._requeue(entries, self.settings.pauses_failed, 1)
 
     def release(self, entries: list[Entry]) -> None:
-        self._take_back(entries, self.settings.pauses_returned, 0)
+        self._requeue(entries, self.settings.pauses_returned, 0)
 
-    def _take_back(self, entries: list[Entry], pauses: bool, failures: i32) -> None:
+    def _requeue(self, entries: list[Entry], pauses: bool, failures: i32) -> None:
         if self.gone:
             for entry in entries:
-                self._handed_back(entry)
+                self._remove_unacked(entry)
                 self.drop(entry)
             return
-        self._give_back(self._returned(entries, pauses, failures))
+        self._make_ready_again(self._after_return(entries, pauses, failures))
         self.touch()
 
-    def _returned(self, entries: list[Entry], pauses: bool, failures: i32) -> list[Entry]:
+    def _after_return(self, entries: list[Entry], pauses: bool, failures: i32) -> list[Entry]:
         """Take back entries with `failures` more failures each. Returns those that are ready again at once."""
         limit = self.settings.delivery_limit
         # Without groups only: entries behind a paused one would overtake it in its group.
         pauses = pauses and self.groups is None
         back: list[Entry] = []
         for entry in entries:
-            self._handed_back(entry)
+            self._remove_unacked(entry)
             if not self.settles_by_page and not self._may_return(entry):
                 continue
             entry.redelivered = True
@@ -626,9 +626,9 @@ class EntryQueue(Queue):
         # The time to live goes on during the pause, and may end it.
         self._hold(entry, until_ms if entry.expires_ms == 0 else min(until_ms, entry.expires_ms))
 
-    def _give_back(self, entries: list[Entry]) -> None:
+    def _make_ready_again(self, entries: list[Entry]) -> None:
         """Make entries ready again. Expired ones, and the oldest of a queue that is too long, are dead-lettered."""
-        entries = self._living(entries)
+        entries = self._unexpired(entries)
         if self.exclusions is not None:
             entries = self.exclusions.keep_back(entries)
         if self.is_guarded:
@@ -640,20 +640,20 @@ class EntryQueue(Queue):
             self._bytes += len(entry.message.body)
             if entry.expires_ms != 0:
                 self._expire_later(entry)
-        self.store.give_back(entries)
+        self.store.put_back(entries)
         if self.is_guarded:
             self.trim()
 
-    def _living(self, entries: list[Entry]) -> list[Entry]:
+    def _unexpired(self, entries: list[Entry]) -> list[Entry]:
         """Return the acquired entries that have not expired, and dead-letter the others."""
         now_ms = self.tick.now_ms
-        living: list[Entry] = []
+        unexpired: list[Entry] = []
         for entry in entries:
             if entry.expires_ms == 0 or entry.expires_ms > now_ms:
-                living.append(entry)
+                unexpired.append(entry)
             elif self._may_return(entry):
                 self.make_dead_letter(entry, EXPIRED)
-        return living
+        return unexpired
 
     # -- exclusions ---------------------------------------------------------------------------------------------
 
@@ -662,7 +662,7 @@ class EntryQueue(Queue):
         if self.gone or self.groups is not None:
             self.requeue(entries)
             return
-        back = self._returned(entries, self.settings.pauses_failed, 1)
+        back = self._after_return(entries, self.settings.pauses_failed, 1)
         self._excluded().withhold(back, (context,))
         self.touch()
 
@@ -687,7 +687,7 @@ class EntryQueue(Queue):
         if exclusions is not None:
             free = exclusions.context_ended(context)
             if not self.gone and (free or exclusions.withheld_count > 0):
-                self._give_back(free)
+                self._make_ready_again(free)
                 self.touch()
 
     # -- view ---------------------------------------------------------------------------------------------------

@@ -379,7 +379,7 @@ class FilteredStore(Ready, Feature):
             return last if first is None else first.entry
         return last if self._levels.of(last.message.options) < -first.rank else first.entry
 
-    def give_back(self, entries: list[Entry]) -> None:
+    def put_back(self, entries: list[Entry]) -> None:
         self.count += len(entries)
         tail = self._tail
         behind: list[Entry] = []
@@ -396,7 +396,7 @@ class FilteredStore(Ready, Feature):
             else:
                 self._add_slot(entry)
         if behind:
-            tail.give_back(behind)
+            tail.put_back(behind)
 
     def remove(self, entry: Entry) -> None:
         slot = self._slots.get(int(entry.seq))
@@ -426,7 +426,7 @@ class FilteredStore(Ready, Feature):
         """Make an ordinary store of all entries. None while that would take too long."""
         if len(self._slots) > DISPATCH_BURST_MESSAGES:
             return None
-        self._tail.give_back([slot.entry for slot in self._slots.values()])
+        self._tail.put_back([slot.entry for slot in self._slots.values()])
         return self._tail
 
     # -- dispatch -----------------------------------------------------------------------------------------------

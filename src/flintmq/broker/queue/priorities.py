@@ -58,10 +58,10 @@ class Priorities(Ready):
                 return entry
         return None
 
-    def give_back(self, entries: list[Entry]) -> None:
+    def put_back(self, entries: list[Entry]) -> None:
         for entry in entries:
             level = self._level(entry)
-            self._levels[level].give_back([entry])
+            self._levels[level].put_back([entry])
             if level > self._top:
                 self._top = level
         self.count += len(entries)

@@ -63,7 +63,7 @@ class Ready:
         """The entry that a full queue drops first. It stays in the store."""
 
     @abstractmethod
-    def give_back(self, entries: list[Entry]) -> None:
+    def put_back(self, entries: list[Entry]) -> None:
         """Return entries that were taken from here, and are marked ready again, to their places."""
 
     @abstractmethod
@@ -273,7 +273,7 @@ class Fifo(Ready):
             self._front = self._take_back()
         self._front.reverse()
 
-    def give_back(self, entries: list[Entry]) -> None:
+    def put_back(self, entries: list[Entry]) -> None:
         self._returned.extend(entries)
         self.count += len(entries)
 

@@ -38,7 +38,7 @@ class Recovery(Recoverable):
             queue.rank(entry)
         if holder is not None:
             entry.state = ACQUIRED
-            queue.handed_out(entry)
+            queue.add_unacked(entry)
             holder.claimed(queue, entry)
         elif is_paused:
             queue.pause_entry(entry)

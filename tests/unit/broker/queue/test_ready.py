@@ -23,7 +23,7 @@ def filled(count: int, pager: Pager | None = None) -> tuple[Fifo, list[Entry]]:
 def back(store: Fifo, entries: list[Entry]) -> None:
     for entry in entries:
         entry.state = READY
-    store.give_back(entries)
+    store.put_back(entries)
 
 
 def seqs(entries: list[Entry]) -> list[int]:
