@@ -14,7 +14,8 @@ from flintmq.base.work import WORK
 from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.admission import admit
-from flintmq.broker.queue.base import Consumer
+from flintmq.broker.queue.base import Consumer, Queue
+from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.exclusions import Exclusions
 from flintmq.broker.queue.filtered_store import FilteredStore
@@ -166,6 +167,21 @@ class ClassicQueue(EntryQueue):
                 self.store = ordinary
                 self._arrange()
 
+    # -- browsers -----------------------------------------------------------------------------------------------
+
+    def view(self) -> Queue:
+        """Return the view that browsers consume from, and make it if there is none."""
+        if self._view is None:
+            self._view = View(self, self._keep_in_memory, self._browsed)
+            self._arrange()
+        return self._view
+
+    def _browsed(self) -> None:
+        self._view = None
+        if self._pager is not None and self._values is None:
+            self._pager.is_on = True
+        self._arrange()
+
     # -- dispatch -----------------------------------------------------------------------------------------------
 
     def dispatch(self) -> bool:
@@ -284,3 +300,12 @@ class ClassicQueue(EntryQueue):
             self.drop(entry)
         elif self._survives:
             self._unkept_left(entry)
+
+
+def view_of(queue: Queue) -> Queue:
+    """Return the view that browsers of a queue consume from. Raises PreconditionFailed for a stream."""
+    if not isinstance(queue, ClassicQueue):
+        raise PreconditionFailed(
+            f"invalid arg 'x-browse' for queue '{queue.name}' in vhost '{queue.vhost}' of queue type {queue.kind}"
+        )
+    return queue.view()

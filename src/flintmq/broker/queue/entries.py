@@ -25,7 +25,7 @@ in none of these states: it is gone once the dead letter exchange of its queue h
 
 from mypy_extensions import i32, i64
 
-from flintmq.base.errors import InternalError, NotImplementedHere, PreconditionFailed
+from flintmq.base.errors import InternalError, NotImplementedHere
 from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT
 from flintmq.base.work import WORK
 from flintmq.broker.message import ACQUIRED, FOREVER, READY, Entry, Message, Table
@@ -196,10 +196,7 @@ class EntryQueue(Queue):
 
     def exceeds_limits(self, count: i64, size: i64) -> bool:
         """Whether the queue would exceed its limits with `count` more messages of `size` bytes in total."""
-        settings = self.settings
-        if settings.max_length >= 0 and self.store.count + count > settings.max_length:
-            return True
-        return settings.max_bytes >= 0 and self._bytes + size > settings.max_bytes
+        return self.settings.is_exceeded_by(self.store.count + count, self._bytes + size)
 
     def replaced_by(self, message: Message) -> Entry | None:
         """Return the ready entry that this message would replace, because both have the same last-value key."""
@@ -690,21 +687,6 @@ class EntryQueue(Queue):
                 self._make_ready_again(free)
                 self.touch()
 
-    # -- view ---------------------------------------------------------------------------------------------------
-
-    def view(self) -> Queue:
-        """Return the view that browsers consume from, and make it if there is none."""
-        if self._view is None:
-            self._view = View(self, self._keep_in_memory, self._browsed)
-            self._arrange()
-        return self._view
-
-    def _browsed(self) -> None:
-        self._view = None
-        if self._pager is not None and self._values is None:
-            self._pager.is_on = True
-        self._arrange()
-
     # -- the end ------------------------------------------------------------------------------------------------
 
     def discard(self) -> None:
@@ -728,12 +710,3 @@ def entry_queue(queue: Queue, method: str) -> EntryQueue:
             f"{method} not supported by {queue.kind} queues queue '{queue.name}' in vhost '{queue.vhost}'"
         )
     return queue
-
-
-def view_of(queue: Queue) -> Queue:
-    """Return the view that browsers of a queue consume from. Raises PreconditionFailed for a stream."""
-    if not isinstance(queue, EntryQueue):
-        raise PreconditionFailed(
-            f"invalid arg 'x-browse' for queue '{queue.name}' in vhost '{queue.vhost}' of queue type {queue.kind}"
-        )
-    return queue.view()

@@ -56,6 +56,10 @@ class QueueSettings:
         segment = _number(table, "x-stream-max-segment-size-bytes")
         self.segment_bytes: i64 = 0 if segment < 0 else max(segment, _SEGMENT_MIN_BYTES)
 
+    def is_exceeded_by(self, count: i64, body_bytes: i64) -> bool:
+        """Whether `count` ready messages, with `body_bytes` bytes in their bodies, exceed the length limits."""
+        return 0 <= self.max_length < count or 0 <= self.max_bytes < body_bytes
+
     def ttl_of(self, options: MessageOptions) -> i64:
         """The time to live of a message once it is ready, in milliseconds, or FOREVER."""
         if options.ttl_ms != FOREVER and (self.ttl_ms == FOREVER or options.ttl_ms < self.ttl_ms):

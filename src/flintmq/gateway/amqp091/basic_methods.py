@@ -12,7 +12,8 @@ from flintmq.base.limits import (
 from flintmq.broker.arguments import check_consumer_arguments
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.entries import EntryQueue, entry_queue, view_of
+from flintmq.broker.queue.classic import view_of
+from flintmq.broker.queue.entries import EntryQueue, entry_queue
 from flintmq.broker.selector.selectors import selector_of
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.codec import CODEC_091

@@ -15,7 +15,7 @@ from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT, SELECTOR_UNITS_PER_CHA
 from flintmq.broker.access.permission import READ, WRITE
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.entries import view_of
+from flintmq.broker.queue.classic import view_of
 from flintmq.broker.queue.seen import Seen
 from flintmq.broker.terminus.terminus import SourceTerminus
 from flintmq.gateway.amqp10 import nodes

@@ -9,8 +9,7 @@ from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.browse import View
-from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.entries import view_of
+from flintmq.broker.queue.classic import ClassicQueue, view_of
 from flintmq.broker.queue.publish import put
 from flintmq.broker.queue.seen import Seen
 from flintmq.broker.queue.stream import StreamQueue

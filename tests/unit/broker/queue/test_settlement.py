@@ -5,7 +5,8 @@ import pytest
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.entries import entry_queue, view_of
+from flintmq.broker.queue.classic import view_of
+from flintmq.broker.queue.entries import entry_queue
 from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.settlement import ACCEPTED, FAILED, REJECTED, RELEASED, Outcome, discarded, modified
 from tests.unit.broker.memory import HeaderCodec, MemoryStorage, Taker, got, message

@@ -10,7 +10,7 @@ from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry, Table
 from flintmq.broker.ports import VHostRecord
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.entries import view_of
+from flintmq.broker.queue.classic import view_of
 from flintmq.broker.queue.seen import Seen
 from flintmq.broker.queue.settlement import ACCEPTED, RELEASED, modified
 from flintmq.broker.terminus.registry import TerminusRegistry
