@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help run test prerequisites-of-tests prerequisites-of-demo docs security conformance mutations fuzz crash crash-long spark-long
-.PHONY: faults bitflips audit sim sim-long demo interop bench bench-routing bench-depth bench-listing bench-recovery bench-spark lint format client clean
+.PHONY: faults bitflips audit sim sim-long demo interop bench bench-routing bench-depth bench-listing bench-recovery bench-spark lint format client methods clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -48,6 +48,7 @@ help:
 	@echo 'make lint         style, types, and who imports whom'
 	@echo 'make format       format the code, and mend what can be mended'
 	@echo 'make client       generate the blocking clients from the asyncio clients (blocking.py from aio.py)'
+	@echo 'make methods      generate the classes of the AMQP 0-9-1 methods from their table (methods.py from spec.py)'
 	@echo 'make clean        remove what building and testing left; ./data stays'
 
 # What is missing is said first, before minutes of compiling; $(1) is what is about to be done.
@@ -158,6 +159,9 @@ format: $(VENV)/.development
 # An edited client need not be compiled and installed before the other one is generated from it.
 client: $(if $(wildcard $(BIN)/ruff),,$(VENV)/.development)
 	@$(BIN)/python tools/blocking_client.py
+
+methods: $(if $(wildcard $(BIN)/ruff),,$(VENV)/.development)
+	@PYTHONPATH=src $(BIN)/python tools/amqp091_methods.py
 
 clean:
 	rm -rf $(VENV) .interop build dist src/*.egg-info .bench-data .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -21,6 +21,7 @@ from flintmq.wire.amqp091.frames import (
     FRAME_METHOD,
     PROTOCOL_HEADER,
 )
+from flintmq.wire.amqp091.method_codec import decode_method, encode_method
 from flintmq.wire.amqp091.methods import (
     BasicPublish,
     ChannelClose,
@@ -35,8 +36,6 @@ from flintmq.wire.amqp091.methods import (
     ConnectionTune,
     ConnectionTuneOk,
     Method,
-    decode_method,
-    encode_method,
 )
 from tests.waiting import WAIT_SECONDS
 

@@ -10,8 +10,9 @@ from flintmq.gateway.gateway import Gateway
 from flintmq.protocol.amqp091.connection import Login, Tuning
 from flintmq.protocol.amqp091.states import State
 from flintmq.protocol.output import Outbox, Output
-from flintmq.wire.amqp091 import spec
-from flintmq.wire.amqp091.methods import QueueDeclare, QueueDeclareOk, decode_method, encode_method
+from flintmq.wire.amqp091 import methods
+from flintmq.wire.amqp091.method_codec import decode_method, encode_method
+from flintmq.wire.amqp091.methods import QueueDeclare, QueueDeclareOk
 from flintmq.wire.amqp091.properties import decode_properties, scan
 from flintmq.wire.amqp091.tables import check_table, decode_table
 from tests.unit.broker.memory import MemoryStorage
@@ -113,9 +114,9 @@ def answered(data: bytes) -> list[tuple[int, int, bytes]]:
         assert data[pos + 7 + size] == 0xCE
         if data[pos] == 1:
             method = decode_method(payload)
-            if method.id in (spec.CONNECTION_CLOSE, spec.CHANNEL_CLOSE):
+            if method.id in (methods.CONNECTION_CLOSE, methods.CHANNEL_CLOSE):
                 assert int.from_bytes(payload[4:6], "big") in REPLY_CODES, method
-            is_over |= method.id == spec.CONNECTION_CLOSE
+            is_over |= method.id == methods.CONNECTION_CLOSE
         found.append((data[pos], int.from_bytes(data[pos + 1 : pos + 3], "big"), payload))
         if is_over:
             # Where frames begin and end is not known behind a broken one: what comes by chance is not compared.

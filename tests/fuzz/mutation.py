@@ -4,7 +4,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from flintmq.wire.amqp091.methods import METHODS, encode_method
+from flintmq.wire.amqp091.method_codec import encode_method
+from flintmq.wire.amqp091.methods import METHODS
 
 Frames = list[bytes]
 # What lengths and counts are most often wrong about.

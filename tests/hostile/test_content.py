@@ -7,6 +7,7 @@ import pytest
 
 from flintmq.base.limits import MESSAGE_MAX_BYTES, TABLE_DEPTH_MAX, TABLE_ENTRIES_MAX
 from flintmq.wire.amqp091.frames import FRAME_BODY, FRAME_METHOD
+from flintmq.wire.amqp091.method_codec import encode_method
 from flintmq.wire.amqp091.methods import (
     BasicAck,
     BasicConsume,
@@ -21,7 +22,6 @@ from flintmq.wire.amqp091.methods import (
     QueueBindOk,
     QueueDeclare,
     QueueDeclareOk,
-    encode_method,
 )
 from tests.servers import BrokerProcess
 from tests.sockets import AmqpSocket, frame, header_frame, method_frame

@@ -7,6 +7,7 @@ import pytest
 
 from flintmq.base.limits import FRAME_MAX_BYTES, FRAME_OVERHEAD_BYTES, HANDSHAKE_FRAME_MAX_BYTES
 from flintmq.wire.amqp091.frames import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD
+from flintmq.wire.amqp091.method_codec import encode_method
 from flintmq.wire.amqp091.methods import (
     BasicDeliver,
     BasicGet,
@@ -19,7 +20,6 @@ from flintmq.wire.amqp091.methods import (
     ConnectionTune,
     QueueDeclare,
     QueueDeclareOk,
-    encode_method,
 )
 from tests.servers import BrokerProcess
 from tests.sockets import AmqpSocket, frame, header_frame, method_frame

@@ -9,6 +9,7 @@ from typing import Final, Self
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.protocol.role import Role
+from flintmq.wire.amqp091.method_codec import encode_method
 from flintmq.wire.amqp091.methods import (
     BasicConsume,
     BasicConsumeOk,
@@ -18,7 +19,6 @@ from flintmq.wire.amqp091.methods import (
     ConfirmSelect,
     ConfirmSelectOk,
     Method,
-    encode_method,
 )
 from tests.unit.protocol.amqp091.pair import Recorder, Side
 

@@ -13,7 +13,8 @@ from librt.strings import BytesWriter
 
 from flintmq.base.errors import NotImplementedHere, SyntaxFault
 from flintmq.base.values import Timestamp
-from flintmq.wire.amqp091.methods import METHODS, Method, decode_method, encode_method
+from flintmq.wire.amqp091.method_codec import decode_method, encode_method
+from flintmq.wire.amqp091.methods import METHODS, Method
 from flintmq.wire.amqp091.properties import (
     Properties,
     add_header,
@@ -22,7 +23,7 @@ from flintmq.wire.amqp091.properties import (
     headers,
     scan,
 )
-from flintmq.wire.amqp091.spec import METHOD_TABLE
+from flintmq.wire.amqp091.spec import METHOD_TABLE, RESERVED, MethodRow
 from flintmq.wire.amqp091.tables import Table, decode_table, encode_table
 
 
@@ -65,11 +66,9 @@ ARGUMENTS: dict[str, st.SearchStrategy[object]] = {
 }
 
 
-def _methods_of(row: tuple[int, str, str]) -> st.SearchStrategy[Method]:
-    number, _, arguments = row
-    kinds = dict(argument.split(":") for argument in arguments.split())
-    kinds.pop("reserved", None)
-    return st.builds(METHODS[number], **{name: ARGUMENTS[kind] for name, kind in kinds.items()})
+def _methods_of(row: MethodRow) -> st.SearchStrategy[Method]:
+    kinds = {argument.name: argument.kind for argument in row.arguments if argument.name != RESERVED}
+    return st.builds(METHODS[row.number], **{name: ARGUMENTS[kind] for name, kind in kinds.items()})
 
 
 methods = st.sampled_from(METHOD_TABLE).flatmap(_methods_of)

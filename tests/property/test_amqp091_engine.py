@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.protocol.amqp091.states import State
 from flintmq.protocol.output import Outbox, Output
-from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091 import methods
 from flintmq.wire.amqp091.frames import PROTOCOL_HEADER
+from flintmq.wire.amqp091.method_codec import encode_method
 from flintmq.wire.amqp091.methods import (
     METHODS,
     BasicConsume,
@@ -16,7 +17,6 @@ from flintmq.wire.amqp091.methods import (
     ConnectionClose,
     QueueBind,
     QueueDeclare,
-    encode_method,
 )
 from tests.unit.gateway.amqp091.pair import Client, Server
 
@@ -88,9 +88,9 @@ def up_to_close(data: bytes) -> tuple[bytes, list[int]]:
         payload = data[pos + 7 : pos + 7 + size]
         pos += 8 + size
         method = int.from_bytes(payload[:4], "big") if data[pos - 8 - size] == 1 else 0
-        if method in (spec.CONNECTION_CLOSE, spec.CHANNEL_CLOSE):
+        if method in (methods.CONNECTION_CLOSE, methods.CHANNEL_CLOSE):
             codes.append(int.from_bytes(payload[4:6], "big"))
-        if method == spec.CONNECTION_CLOSE:
+        if method == methods.CONNECTION_CLOSE:
             break
     return data[:pos], codes
 

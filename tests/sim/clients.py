@@ -14,7 +14,8 @@ from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import plain
 from flintmq.wire.amqp091 import methods as m
-from flintmq.wire.amqp091.methods import Method, decode_method
+from flintmq.wire.amqp091.method_codec import decode_method
+from flintmq.wire.amqp091.methods import Method
 from flintmq.wire.amqp091.properties import decode_properties
 from flintmq.wire.amqp091.tables import Table
 from tests.sim.ledger import ACK, REQUEUE, Group, Ledger, Unexpected

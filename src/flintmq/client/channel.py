@@ -16,7 +16,8 @@ from flintmq.client.tags import Tags
 from flintmq.client.waiting import Answer, Request, Waitable
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.output import Output
-from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091 import methods
+from flintmq.wire.amqp091.method_codec import decode_method
 from flintmq.wire.amqp091.methods import (
     BasicCancel,
     BasicCancelOk,
@@ -29,7 +30,6 @@ from flintmq.wire.amqp091.methods import (
     ChannelFlowOk,
     ConfirmSelect,
     Method,
-    decode_method,
 )
 from flintmq.wire.amqp091.properties import Properties
 from flintmq.wire.amqp091.tables import encode_shortstr, pull_shortstr
@@ -198,7 +198,7 @@ class ClientChannel(ChannelOwner):
     # -- messages in --------------------------------------------------------------------------------------------
 
     def on_content(self, method: bytes, properties: bytes, body: bytes) -> None:
-        if read_i32_be(method, 0) == spec.BASIC_DELIVER:
+        if read_i32_be(method, 0) == methods.BASIC_DELIVER:
             self._deliver(method, properties, body)
             return
         came = decode_method(method)

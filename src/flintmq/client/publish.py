@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091 import methods
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from flintmq.wire.amqp091.tables import encode_address
 
@@ -39,7 +39,7 @@ Publishable = (
     | tuple[str, str, Body, bytes | Properties, bool]
 )
 
-_METHOD: Final = spec.BASIC_PUBLISH.to_bytes(4, "big") + bytes(2)
+_METHOD: Final = methods.BASIC_PUBLISH.to_bytes(4, "big") + bytes(2)
 
 
 def encode_publish(exchange: str, routing_key: str, mandatory: bool) -> bytes:

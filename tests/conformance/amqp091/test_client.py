@@ -10,6 +10,7 @@ import pytest
 import flintmq.client as fc
 from flintmq.base.errors import FlintError
 from flintmq.wire.amqp091.frames import FRAME_END, PROTOCOL_HEADER
+from flintmq.wire.amqp091.method_codec import decode_method, encode_method
 from flintmq.wire.amqp091.methods import (
     BasicCancel,
     BasicCancelOk,
@@ -18,8 +19,6 @@ from flintmq.wire.amqp091.methods import (
     BasicReject,
     ConnectionStart,
     ConnectionStartOk,
-    decode_method,
-    encode_method,
 )
 from tests.conformance.amqp091.rules import rule
 from tests.integration.strange_server import Peer, StrangeServer, wire

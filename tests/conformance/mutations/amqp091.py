@@ -119,8 +119,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "connection.close.stability",
         "protocol/amqp091/states.py",
-        "State.CLOSING: {spec.CONNECTION_CLOSE: State.CLOSED, spec.CONNECTION_CLOSE_OK: State.CLOSED},\n}\n_CLIENT",
-        "State.CLOSING: {spec.CONNECTION_CLOSE_OK: State.CLOSED},\n}\n_CLIENT",
+        "State.CLOSING: {methods.CONNECTION_CLOSE: State.CLOSED, methods.CONNECTION_CLOSE_OK: State.CLOSED},\n}\n_CLIENT",
+        "State.CLOSING: {methods.CONNECTION_CLOSE_OK: State.CLOSED},\n}\n_CLIENT",
     ),
     (
         "connection.close-ok.reporting",
@@ -155,15 +155,15 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "channel.flow.expected-behaviour",
         "protocol/amqp091/connection.py",
-        "                if self.holds_publishes and method == spec.BASIC_PUBLISH and channel.state == channels.OPEN:\n"
+        "                if self.holds_publishes and method == methods.BASIC_PUBLISH and channel.state == channels.OPEN:\n"
         "                    self._needed = 0\n                    self._hold(number)\n                    return start - 7\n",
-        "                if self.holds_publishes and method == spec.BASIC_PUBLISH and channel.state == channels.OPEN:\n"
+        "                if self.holds_publishes and method == methods.BASIC_PUBLISH and channel.state == channels.OPEN:\n"
         "                    self._hold(number)\n",
     ),
     (
         "channel.close.stability",
         "protocol/amqp091/channel.py",
-        "            elif method_id == spec.CHANNEL_CLOSE:\n                self.send(ChannelCloseOk())\n            return",
+        "            elif method_id == methods.CHANNEL_CLOSE:\n                self.send(ChannelCloseOk())\n            return",
         "            return",
     ),
     (
@@ -407,7 +407,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "queue.unbind.01",
         "gateway/amqp091/channel.py",
-        "            if method.id != spec.QUEUE_UNBIND or not self.vhost.dialect.failed_unbind_ends_connection:\n",
+        "            if method.id != methods.QUEUE_UNBIND or not self.vhost.dialect.failed_unbind_ends_connection:\n",
         "            if True:\n",
     ),
     (

@@ -6,11 +6,8 @@ from flintmq.protocol.amqp091.channel import Channel
 from flintmq.protocol.amqp091.connection import Login, Tuning
 from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import plain
-from flintmq.wire.amqp091.methods import (
-    BasicDeliver,
-    Method,
-    encode_method,
-)
+from flintmq.wire.amqp091.method_codec import encode_method
+from flintmq.wire.amqp091.methods import BasicDeliver, Method
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.unit.protocol.amqp091.pair import Recorder, Side
 

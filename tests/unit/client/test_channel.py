@@ -10,6 +10,7 @@ from flintmq.client.channel import ClientChannel
 from flintmq.client.delivery import Inbox
 from flintmq.client.errors import ChannelClosed, ConnectionClosed, ConsumerCancelled, PublishFailed
 from flintmq.client.publish import Publish, Publishable
+from flintmq.wire.amqp091.method_codec import decode_method, encode_method
 from flintmq.wire.amqp091.methods import (
     BasicAck,
     BasicCancel,
@@ -25,8 +26,6 @@ from flintmq.wire.amqp091.methods import (
     QueueDeclare,
     QueueDeclareOk,
     QueuePurgeOk,
-    decode_method,
-    encode_method,
 )
 from flintmq.wire.amqp091.properties import Properties, decode_properties
 from tests.unit.client.scripted import NO_PROPERTIES, Scripted, wire

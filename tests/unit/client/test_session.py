@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from flintmq.base.errors import AuthenticationFailed, ConnectionLost, FlintError, ResourceError
 from flintmq.client.errors import ConnectionClosed, LoginRefused
 from flintmq.protocol.amqp091.connection import Tuning
-from flintmq.wire.amqp091.methods import METHODS, ChannelFlow, encode_method
+from flintmq.wire.amqp091.method_codec import encode_method
+from flintmq.wire.amqp091.methods import METHODS, ChannelFlow
 from tests.unit.client.scripted import Scripted
 
 

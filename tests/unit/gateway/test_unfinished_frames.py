@@ -4,7 +4,8 @@ import pytest
 
 from flintmq.base.limits import COUNTED_FRAME_BYTES
 from flintmq.protocol.reassembly import NodeReassembly
-from flintmq.wire.amqp091.methods import QueueDeclare, encode_method
+from flintmq.wire.amqp091.method_codec import encode_method
+from flintmq.wire.amqp091.methods import QueueDeclare
 from tests.unit.gateway.amqp091.pair import Client, Server
 from tests.unit.gateway.amqp10.pair import Client as Client10
 from tests.unit.gateway.amqp10.pair import Server as Server10

@@ -7,7 +7,7 @@ from typing import Final
 
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.publish_options import is_reply_address
-from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091 import methods
 from flintmq.wire.amqp091.methods import (
     ExchangeBind,
     ExchangeDeclare,
@@ -23,15 +23,15 @@ from flintmq.wire.amqp091.methods import (
 
 AUDITED: Final = frozenset(
     {
-        spec.EXCHANGE_DECLARE,
-        spec.EXCHANGE_DELETE,
-        spec.EXCHANGE_BIND,
-        spec.EXCHANGE_UNBIND,
-        spec.QUEUE_DECLARE,
-        spec.QUEUE_BIND,
-        spec.QUEUE_UNBIND,
-        spec.QUEUE_PURGE,
-        spec.QUEUE_DELETE,
+        methods.EXCHANGE_DECLARE,
+        methods.EXCHANGE_DELETE,
+        methods.EXCHANGE_BIND,
+        methods.EXCHANGE_UNBIND,
+        methods.QUEUE_DECLARE,
+        methods.QUEUE_BIND,
+        methods.QUEUE_UNBIND,
+        methods.QUEUE_PURGE,
+        methods.QUEUE_DELETE,
     }
 )
 

@@ -24,7 +24,7 @@ from flintmq.gateway.amqp091.queue_methods import generated_name
 from flintmq.gateway.amqp091.unacked import REJECT, REQUEUE, Delivery
 from flintmq.gateway.amqp091.window import Window
 from flintmq.gateway.conversion.converted import TO_091
-from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091 import methods
 from flintmq.wire.amqp091.methods import (
     AccessRequest,
     AccessRequestOk,
@@ -94,7 +94,7 @@ def consume(channel: ServerChannel, method: Method) -> None:
         raise PreconditionFailed(
             f"consumer prefetch count is not set for stream queue '{queue.name}' in vhost '{queue.vhost}'"
         )
-    prefix = spec.BASIC_DELIVER.to_bytes(4, "big") + encode_shortstr(tag)
+    prefix = methods.BASIC_DELIVER.to_bytes(4, "big") + encode_shortstr(tag)
     timeout_ms = arguments.get("x-consumer-timeout", max(queue.settings.consumer_timeout_ms, 0))
     priority = arguments.get("x-priority", 0)
     assert isinstance(timeout_ms, int)

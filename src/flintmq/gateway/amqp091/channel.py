@@ -53,8 +53,9 @@ from flintmq.gateway.durability import PendingReply
 from flintmq.gateway.publishing import Publisher, PublishTarget
 from flintmq.protocol.amqp091.channel import Channel
 from flintmq.protocol.output import Output
-from flintmq.wire.amqp091 import spec
-from flintmq.wire.amqp091.methods import BasicCancel, BasicReturn, ChannelFlow, Method, TxCommitOk, encode_method
+from flintmq.wire.amqp091 import methods
+from flintmq.wire.amqp091.method_codec import encode_method
+from flintmq.wire.amqp091.methods import BasicCancel, BasicReturn, ChannelFlow, Method, TxCommitOk
 
 # The handler of a method: it answers through the channel, or raises AmqpError.
 Handler = Callable[["ServerChannel", Method], None]
@@ -335,13 +336,13 @@ class ServerChannel(ClientChannel):
         except AmqpError as error:
             if target:
                 self._audit(method, target, error.text)
-            if method.id != spec.QUEUE_UNBIND or not self.vhost.dialect.failed_unbind_ends_connection:
+            if method.id != methods.QUEUE_UNBIND or not self.vhost.dialect.failed_unbind_ends_connection:
                 raise
             # Every fault of queue.unbind closes the connection (amqp-0-9-1 queue.unbind).
             self.connection.engine.close(error.code, error.reply_text, error, method.id)
         else:
             # Declaring something again changes nothing, and is not recorded.
-            if target and (version != self.vhost.router.version or method.id == spec.QUEUE_PURGE):
+            if target and (version != self.vhost.router.version or method.id == methods.QUEUE_PURGE):
                 self._audit(method, target, "")
 
     def _audit(self, method: Method, target: str, refusal: str) -> None:

@@ -10,7 +10,8 @@ from flintmq.broker.counters.traffic import Traffic
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.durability import DurabilityQueue, DurabilityWaiter, PendingReply
 from flintmq.protocol.amqp091.channel import Channel
-from flintmq.wire.amqp091.methods import BasicNack, Method, encode_method
+from flintmq.wire.amqp091.method_codec import encode_method
+from flintmq.wire.amqp091.methods import BasicNack, Method
 
 if TYPE_CHECKING:
     from flintmq.gateway.amqp091.deliveries import Deliveries

@@ -2,20 +2,20 @@
 
 from typing import Final
 
-from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091 import methods
 from flintmq.wire.amqp091.methods import Method
 
 _QUEUE: Final = ("queue",)
 _EXCHANGE: Final = ("exchange",)
 _NAMES: Final[dict[int, tuple[str, ...]]] = {
-    spec.QUEUE_DECLARE: _QUEUE,
-    spec.QUEUE_DELETE: _QUEUE,
-    spec.QUEUE_BIND: ("queue", "exchange"),
-    spec.QUEUE_UNBIND: ("queue", "exchange"),
-    spec.EXCHANGE_DECLARE: _EXCHANGE,
-    spec.EXCHANGE_DELETE: _EXCHANGE,
-    spec.EXCHANGE_BIND: ("destination", "source"),
-    spec.EXCHANGE_UNBIND: ("destination", "source"),
+    methods.QUEUE_DECLARE: _QUEUE,
+    methods.QUEUE_DELETE: _QUEUE,
+    methods.QUEUE_BIND: ("queue", "exchange"),
+    methods.QUEUE_UNBIND: ("queue", "exchange"),
+    methods.EXCHANGE_DECLARE: _EXCHANGE,
+    methods.EXCHANGE_DELETE: _EXCHANGE,
+    methods.EXCHANGE_BIND: ("destination", "source"),
+    methods.EXCHANGE_UNBIND: ("destination", "source"),
 }
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.publish_options import REPLY_TO, is_reply_address
-from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091 import methods
 from flintmq.wire.amqp091.methods import (
     BasicConsume,
     BasicGet,
@@ -136,24 +136,24 @@ def _lease(channel: ServerChannel, method: Method) -> None:
 
 
 CHECKS: Final[dict[int, Callable[[ServerChannel, Method], None]]] = {
-    spec.EXCHANGE_DECLARE: _exchange_declare,
-    spec.EXCHANGE_DELETE: _exchange_delete,
-    spec.EXCHANGE_BIND: _exchange_bind,
-    spec.EXCHANGE_UNBIND: _exchange_unbind,
-    spec.QUEUE_DECLARE: _queue_declare,
-    spec.QUEUE_BIND: _queue_bind,
-    spec.QUEUE_UNBIND: _queue_unbind,
-    spec.QUEUE_DELETE: _queue_delete,
-    spec.QUEUE_PURGE: _queue_read,
-    spec.BASIC_CONSUME: _queue_read,
-    spec.BASIC_GET: _queue_read,
-    spec.STREAM_QUERY: _queue_read,
-    spec.STREAM_SPAN: _queue_read,
-    spec.STREAM_FETCH: _queue_read,
-    spec.LEASE_OPEN: _lease,
-    spec.LEASE_EXTEND: _lease,
-    spec.LEASE_FETCH: _lease,
-    spec.LEASE_SETTLE: _lease,
-    spec.LEASE_RELEASE: _lease,
-    spec.LEASE_QUERY: _lease,
+    methods.EXCHANGE_DECLARE: _exchange_declare,
+    methods.EXCHANGE_DELETE: _exchange_delete,
+    methods.EXCHANGE_BIND: _exchange_bind,
+    methods.EXCHANGE_UNBIND: _exchange_unbind,
+    methods.QUEUE_DECLARE: _queue_declare,
+    methods.QUEUE_BIND: _queue_bind,
+    methods.QUEUE_UNBIND: _queue_unbind,
+    methods.QUEUE_DELETE: _queue_delete,
+    methods.QUEUE_PURGE: _queue_read,
+    methods.BASIC_CONSUME: _queue_read,
+    methods.BASIC_GET: _queue_read,
+    methods.STREAM_QUERY: _queue_read,
+    methods.STREAM_SPAN: _queue_read,
+    methods.STREAM_FETCH: _queue_read,
+    methods.LEASE_OPEN: _lease,
+    methods.LEASE_EXTEND: _lease,
+    methods.LEASE_FETCH: _lease,
+    methods.LEASE_SETTLE: _lease,
+    methods.LEASE_RELEASE: _lease,
+    methods.LEASE_QUERY: _lease,
 }

@@ -25,20 +25,13 @@ from flintmq.base.errors import (
 from flintmq.protocol.amqp091.content import Assembly, LastContent, write_content, write_pieces
 from flintmq.protocol.amqp091.deliveries import DELIVERY_OVERHEAD_BYTES, LastDelivery
 from flintmq.protocol.amqp091.reassembly import ReassemblyBudget
-from flintmq.protocol.amqp091.states import RECEIVED
+from flintmq.protocol.amqp091.states import CONTENT_METHODS, RECEIVED
 from flintmq.protocol.output import Output
 from flintmq.protocol.role import Role
-from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091 import methods, spec
 from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES, FRAME_END, FRAME_METHOD, write_channel, write_method
-from flintmq.wire.amqp091.methods import (
-    ChannelClose,
-    ChannelCloseOk,
-    ChannelOpen,
-    ChannelOpenOk,
-    Method,
-    decode_method,
-    encode_method,
-)
+from flintmq.wire.amqp091.method_codec import decode_method, encode_method
+from flintmq.wire.amqp091.methods import ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, Method
 from flintmq.wire.amqp091.tables import UINT64_MAX
 
 # The kind of frame that a channel expects next. Method, header and bodies follow each other without any other frame of
@@ -122,11 +115,11 @@ class Channel:
         if self._expect != _METHOD:
             raise self._unexpected()
         if self._is_server:
-            if method_id == spec.BASIC_PUBLISH:
+            if method_id == methods.BASIC_PUBLISH:
                 self._method = data[start:stop]
                 self._expect = _HEADER
                 return
-        elif method_id == spec.BASIC_DELIVER or method_id in spec.CONTENT_METHODS:
+        elif method_id == methods.BASIC_DELIVER or method_id in CONTENT_METHODS:
             if method_id not in self._received:
                 raise CommandInvalid(f"method {method_id >> 16}/{method_id & 0xFFFF} is not for this side to receive")
             self._method = data[start:stop]
@@ -134,7 +127,7 @@ class Channel:
             return
         owner = self._owner
         assert owner is not None
-        if method_id == spec.BASIC_ACK:
+        if method_id == methods.BASIC_ACK:
             if stop - start != _ACK_PAYLOAD_BYTES:
                 raise SyntaxFault("basic.ack: 9 bytes of arguments are due")
             owner.on_ack(read_i64_be(data, start + 4), (data[start + 12] & 1) != 0)
@@ -142,11 +135,11 @@ class Channel:
         method = decode_method(data[start:stop])
         if method_id in self._received:
             owner.on_method(method)
-        elif method_id == spec.CHANNEL_CLOSE:
+        elif method_id == methods.CHANNEL_CLOSE:
             assert isinstance(method, ChannelClose)
             self.send(ChannelCloseOk())
             self._end(ClosedByPeer(method.reply_code, method.reply_text, False))
-        elif method_id == spec.CHANNEL_OPEN:
+        elif method_id == methods.CHANNEL_OPEN:
             raise ChannelFault("second 'channel.open' seen")
         else:
             raise CommandInvalid(f"{method.name} is not for this side to receive")
@@ -154,12 +147,12 @@ class Channel:
     def _receive_while_not_open(self, method_id: i64, payload: bytes) -> None:
         # Until the peer has seen our channel.close, it may send more methods, which are dropped.
         if self.state == CLOSING:
-            if method_id == spec.CHANNEL_CLOSE_OK:
+            if method_id == methods.CHANNEL_CLOSE_OK:
                 self._release()
-            elif method_id == spec.CHANNEL_CLOSE:
+            elif method_id == methods.CHANNEL_CLOSE:
                 self.send(ChannelCloseOk())
             return
-        if self.state == OPENING and method_id == spec.CHANNEL_OPEN_OK:
+        if self.state == OPENING and method_id == methods.CHANNEL_OPEN_OK:
             self.state = OPEN
             owner = self._owner
             assert owner is not None
@@ -358,7 +351,7 @@ class Channel:
         w.append(FRAME_METHOD)
         write_channel(w, self.number)
         write_i32_be(w, _ACK_PAYLOAD_BYTES)
-        write_i32_be(w, spec.BASIC_ACK)
+        write_i32_be(w, methods.BASIC_ACK)
         write_i64_be(w, delivery_tag)
         w.append(1 if multiple else 0)
         w.append(FRAME_END)

@@ -46,7 +46,7 @@ from flintmq.protocol.amqp091.states import CONNECTION, State
 from flintmq.protocol.output import Output
 from flintmq.protocol.reassembly import NodeReassembly
 from flintmq.protocol.role import Role
-from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091 import methods
 from flintmq.wire.amqp091.frames import (
     CONTENT_HEADER_BYTES,
     FRAME_BODY,
@@ -58,6 +58,7 @@ from flintmq.wire.amqp091.frames import (
     PROTOCOL_HEADER,
     write_method,
 )
+from flintmq.wire.amqp091.method_codec import decode_method, encode_method
 from flintmq.wire.amqp091.methods import (
     ConnectionBlocked,
     ConnectionClose,
@@ -74,8 +75,6 @@ from flintmq.wire.amqp091.methods import (
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
     Method,
-    decode_method,
-    encode_method,
 )
 from flintmq.wire.amqp091.tables import Table, decode_table
 
@@ -381,13 +380,13 @@ class Connection:
                     # A few bytes can cause milliseconds of work, so the other connections get their turn first.
                     self._needed = 0
                     return start - 7
-                if self.holds_publishes and method == spec.BASIC_PUBLISH and channel.state == channels.OPEN:
+                if self.holds_publishes and method == methods.BASIC_PUBLISH and channel.state == channels.OPEN:
                     self._needed = 0
                     self._hold(number)
                     return start - 7
-                if method != spec.BASIC_PUBLISH and method != spec.BASIC_ACK:
+                if method != methods.BASIC_PUBLISH and method != methods.BASIC_ACK:
                     self._work -= self._method_work
-                if method == spec.CHANNEL_OPEN and self._is_server and channel.state == channels.UNUSED:
+                if method == methods.CHANNEL_OPEN and self._is_server and channel.state == channels.UNUSED:
                     self._open_channel(channel)
                 else:
                     channel.receive_method(method, data, start, stop)
@@ -498,7 +497,7 @@ class Connection:
             method = decode_method(data[start:stop])
             raise CommandInvalid(f"{method.name} on channel 0 while {self.state.value}")
         method = decode_method(data[start:stop])
-        if method_id == spec.CONNECTION_START_OK:
+        if method_id == methods.CONNECTION_START_OK:
             # The client properties are the first argument. The length is valid, since the method was decoded.
             self._peer_table = data[start + 4 : start + 8 + i64(read_i32_be(data, start + 4))]
         self._move(target, method)
@@ -650,7 +649,7 @@ class Connection:
         # The decoded table is not kept: before login anybody can send one, and decoded it takes ten times its size.
         capabilities = self._take_peer_table().get("capabilities")
         if isinstance(capabilities, dict) and capabilities.get("authentication_failure_close") is True:
-            self._frame_method = spec.CONNECTION_START_OK
+            self._frame_method = methods.CONNECTION_START_OK
             self._close_with(error)
         else:
             self._finish(error)

@@ -8,7 +8,8 @@ from enum import Enum
 from typing import Final
 
 from flintmq.protocol.role import Role
-from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091 import methods
+from flintmq.wire.amqp091.spec import CLIENT, METHOD_TABLE, SERVER
 
 
 class State(Enum):
@@ -32,125 +33,47 @@ class State(Enum):
 Moves = dict[State, dict[int, State]]
 
 _SERVER: Final[Moves] = {
-    State.START_OK: {spec.CONNECTION_START_OK: State.LOGIN, spec.CONNECTION_CLOSE: State.CLOSED},
-    State.LOGIN: {spec.CONNECTION_CLOSE: State.CLOSED},
-    State.SECURE_OK: {spec.CONNECTION_SECURE_OK: State.LOGIN, spec.CONNECTION_CLOSE: State.CLOSED},
-    State.TUNE_OK: {spec.CONNECTION_TUNE_OK: State.AWAIT_OPEN, spec.CONNECTION_CLOSE: State.CLOSED},
-    State.AWAIT_OPEN: {spec.CONNECTION_OPEN: State.OPENING, spec.CONNECTION_CLOSE: State.CLOSED},
-    State.OPENING: {spec.CONNECTION_CLOSE: State.CLOSED},
-    State.OPEN: {spec.CONNECTION_CLOSE: State.CLOSED, spec.CONNECTION_UPDATE_SECRET: State.OPEN},
-    State.CLOSING: {spec.CONNECTION_CLOSE: State.CLOSED, spec.CONNECTION_CLOSE_OK: State.CLOSED},
+    State.START_OK: {methods.CONNECTION_START_OK: State.LOGIN, methods.CONNECTION_CLOSE: State.CLOSED},
+    State.LOGIN: {methods.CONNECTION_CLOSE: State.CLOSED},
+    State.SECURE_OK: {methods.CONNECTION_SECURE_OK: State.LOGIN, methods.CONNECTION_CLOSE: State.CLOSED},
+    State.TUNE_OK: {methods.CONNECTION_TUNE_OK: State.AWAIT_OPEN, methods.CONNECTION_CLOSE: State.CLOSED},
+    State.AWAIT_OPEN: {methods.CONNECTION_OPEN: State.OPENING, methods.CONNECTION_CLOSE: State.CLOSED},
+    State.OPENING: {methods.CONNECTION_CLOSE: State.CLOSED},
+    State.OPEN: {methods.CONNECTION_CLOSE: State.CLOSED, methods.CONNECTION_UPDATE_SECRET: State.OPEN},
+    State.CLOSING: {methods.CONNECTION_CLOSE: State.CLOSED, methods.CONNECTION_CLOSE_OK: State.CLOSED},
 }
 _CLIENT: Final[Moves] = {
-    State.START: {spec.CONNECTION_START: State.TUNE, spec.CONNECTION_CLOSE: State.CLOSED},
+    State.START: {methods.CONNECTION_START: State.TUNE, methods.CONNECTION_CLOSE: State.CLOSED},
     State.TUNE: {
-        spec.CONNECTION_SECURE: State.TUNE,
-        spec.CONNECTION_TUNE: State.OPEN_OK,
-        spec.CONNECTION_CLOSE: State.CLOSED,
+        methods.CONNECTION_SECURE: State.TUNE,
+        methods.CONNECTION_TUNE: State.OPEN_OK,
+        methods.CONNECTION_CLOSE: State.CLOSED,
     },
-    State.OPEN_OK: {spec.CONNECTION_OPEN_OK: State.OPEN, spec.CONNECTION_CLOSE: State.CLOSED},
+    State.OPEN_OK: {methods.CONNECTION_OPEN_OK: State.OPEN, methods.CONNECTION_CLOSE: State.CLOSED},
     State.OPEN: {
-        spec.CONNECTION_CLOSE: State.CLOSED,
-        spec.CONNECTION_BLOCKED: State.OPEN,
-        spec.CONNECTION_UNBLOCKED: State.OPEN,
-        spec.CONNECTION_UPDATE_SECRET_OK: State.OPEN,
+        methods.CONNECTION_CLOSE: State.CLOSED,
+        methods.CONNECTION_BLOCKED: State.OPEN,
+        methods.CONNECTION_UNBLOCKED: State.OPEN,
+        methods.CONNECTION_UPDATE_SECRET_OK: State.OPEN,
     },
-    State.CLOSING: {spec.CONNECTION_CLOSE: State.CLOSED, spec.CONNECTION_CLOSE_OK: State.CLOSED},
+    State.CLOSING: {methods.CONNECTION_CLOSE: State.CLOSED, methods.CONNECTION_CLOSE_OK: State.CLOSED},
 }
+_CHANNEL_LIFE: Final = (
+    methods.CHANNEL_OPEN,
+    methods.CHANNEL_OPEN_OK,
+    methods.CHANNEL_CLOSE,
+    methods.CHANNEL_CLOSE_OK,
+)
 CONNECTION: Final[dict[Role, Moves]] = {Role.SERVER: _SERVER, Role.CLIENT: _CLIENT}
 
 # The methods that each role may receive on an open channel. Any other known method is 503 command-invalid.
 RECEIVED: Final[dict[Role, frozenset[int]]] = {
-    Role.SERVER: frozenset(
-        {
-            spec.CHANNEL_FLOW,
-            spec.CHANNEL_FLOW_OK,
-            spec.ACCESS_REQUEST,
-            spec.EXCHANGE_DECLARE,
-            spec.EXCHANGE_DELETE,
-            spec.EXCHANGE_BIND,
-            spec.EXCHANGE_UNBIND,
-            spec.QUEUE_DECLARE,
-            spec.QUEUE_BIND,
-            spec.QUEUE_UNBIND,
-            spec.QUEUE_PURGE,
-            spec.QUEUE_DELETE,
-            spec.BASIC_QOS,
-            spec.BASIC_CONSUME,
-            spec.BASIC_CANCEL,
-            spec.BASIC_CANCEL_OK,
-            spec.BASIC_PUBLISH,
-            spec.BASIC_GET,
-            spec.BASIC_ACK,
-            spec.BASIC_REJECT,
-            spec.BASIC_NACK,
-            spec.BASIC_RECOVER,
-            spec.BASIC_RECOVER_ASYNC,
-            spec.CONFIRM_SELECT,
-            spec.TX_SELECT,
-            spec.TX_COMMIT,
-            spec.TX_ROLLBACK,
-            spec.STREAM_QUERY,
-            spec.STREAM_SPAN,
-            spec.STREAM_FETCH,
-            spec.LEASE_OPEN,
-            spec.LEASE_EXTEND,
-            spec.LEASE_FETCH,
-            spec.LEASE_SETTLE,
-            spec.LEASE_RELEASE,
-            spec.LEASE_QUERY,
-            spec.STAGE_OPEN,
-            spec.STAGE_SELECT,
-            spec.STAGE_READY,
-            spec.STAGE_COMMIT,
-            spec.STAGE_ABORT,
-            spec.STAGE_FORGET,
-        }
-    ),
-    Role.CLIENT: frozenset(
-        {
-            spec.CHANNEL_FLOW,
-            spec.CHANNEL_FLOW_OK,
-            spec.ACCESS_REQUEST_OK,
-            spec.EXCHANGE_DECLARE_OK,
-            spec.EXCHANGE_DELETE_OK,
-            spec.EXCHANGE_BIND_OK,
-            spec.EXCHANGE_UNBIND_OK,
-            spec.QUEUE_DECLARE_OK,
-            spec.QUEUE_BIND_OK,
-            spec.QUEUE_UNBIND_OK,
-            spec.QUEUE_PURGE_OK,
-            spec.QUEUE_DELETE_OK,
-            spec.BASIC_QOS_OK,
-            spec.BASIC_CONSUME_OK,
-            spec.BASIC_CANCEL,
-            spec.BASIC_CANCEL_OK,
-            spec.BASIC_RETURN,
-            spec.BASIC_DELIVER,
-            spec.BASIC_GET_OK,
-            spec.BASIC_GET_EMPTY,
-            spec.BASIC_ACK,
-            spec.BASIC_NACK,
-            spec.BASIC_RECOVER_OK,
-            spec.CONFIRM_SELECT_OK,
-            spec.TX_SELECT_OK,
-            spec.TX_COMMIT_OK,
-            spec.TX_ROLLBACK_OK,
-            spec.STREAM_QUERY_OK,
-            spec.STREAM_SPAN_OK,
-            spec.STREAM_FETCH_OK,
-            spec.LEASE_OPEN_OK,
-            spec.LEASE_EXTEND_OK,
-            spec.LEASE_FETCH_OK,
-            spec.LEASE_SETTLE_OK,
-            spec.LEASE_RELEASE_OK,
-            spec.LEASE_QUERY_OK,
-            spec.STAGE_OPEN_OK,
-            spec.STAGE_SELECT_OK,
-            spec.STAGE_READY_OK,
-            spec.STAGE_COMMIT_OK,
-            spec.STAGE_ABORT_OK,
-            spec.STAGE_FORGET_OK,
-        }
-    ),
+    role: frozenset(
+        row.number
+        for row in METHOD_TABLE
+        if row.receivers & receiver and not row.name.startswith("connection.") and row.number not in _CHANNEL_LIFE
+    )
+    for role, receiver in ((Role.SERVER, SERVER), (Role.CLIENT, CLIENT))
 }
+# Methods that are followed by a content header and body frames (amqp-0-9-1 §4.2.6).
+CONTENT_METHODS: Final = frozenset(row.number for row in METHOD_TABLE if row.has_content)

@@ -1,298 +1,298 @@
-"""The methods of AMQP 0-9-1 by number: class id << 16 | method id, the first four bytes of a method frame's payload.
+"""The methods of AMQP 0-9-1 as a table: what a method is called, who receives it, and its arguments.
 
 The table has the specification's methods (amqp-0-9-1 §1.4 to §1.9), RabbitMQ's additions (exchange.bind, basic.nack,
 confirm, connection.blocked, connection.update-secret and their answers), class 30 of earlier versions, and FlintMQ's
 classes 240, "stream", 241, "lease", and 242, "stage".
+
+A method is declared here and nowhere else. `make methods` generates its number and its class in methods.py from its
+row; method_codec.py encodes and decodes it by its row, and the protocol engine knows from it who may receive it. Beyond
+that, it needs a handler in gateway/amqp091 and a call in client/aio.py. The three methods of every message,
+basic.publish, basic.deliver and basic.ack, have hand-written encoders and parsers, too.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 # The class id in the content header of every message.
 BASIC_CLASS: Final = 60
 
-CONNECTION_START: Final = 0x000A_000A
-CONNECTION_START_OK: Final = 0x000A_000B
-CONNECTION_SECURE: Final = 0x000A_0014
-CONNECTION_SECURE_OK: Final = 0x000A_0015
-CONNECTION_TUNE: Final = 0x000A_001E
-CONNECTION_TUNE_OK: Final = 0x000A_001F
-CONNECTION_OPEN: Final = 0x000A_0028
-CONNECTION_OPEN_OK: Final = 0x000A_0029
-CONNECTION_CLOSE: Final = 0x000A_0032
-CONNECTION_CLOSE_OK: Final = 0x000A_0033
-CONNECTION_BLOCKED: Final = 0x000A_003C
-CONNECTION_UNBLOCKED: Final = 0x000A_003D
-CONNECTION_UPDATE_SECRET: Final = 0x000A_0046
-CONNECTION_UPDATE_SECRET_OK: Final = 0x000A_0047
+# The peers that may receive a method.
+SERVER: Final = 1
+CLIENT: Final = 2
+BOTH: Final = SERVER | CLIENT
 
-CHANNEL_OPEN: Final = 0x0014_000A
-CHANNEL_OPEN_OK: Final = 0x0014_000B
-CHANNEL_FLOW: Final = 0x0014_0014
-CHANNEL_FLOW_OK: Final = 0x0014_0015
-CHANNEL_CLOSE: Final = 0x0014_0028
-CHANNEL_CLOSE_OK: Final = 0x0014_0029
+# The types of arguments (amqp-0-9-1 §4.2.5).
+KINDS: Final = ("bit", "octet", "short", "long", "longlong", "shortstr", "longstr", "table")
+# The name of arguments that are skipped when read, and written as zeros.
+RESERVED: Final = "reserved"
 
-ACCESS_REQUEST: Final = 0x001E_000A
-ACCESS_REQUEST_OK: Final = 0x001E_000B
 
-EXCHANGE_DECLARE: Final = 0x0028_000A
-EXCHANGE_DECLARE_OK: Final = 0x0028_000B
-EXCHANGE_DELETE: Final = 0x0028_0014
-EXCHANGE_DELETE_OK: Final = 0x0028_0015
-EXCHANGE_BIND: Final = 0x0028_001E
-EXCHANGE_BIND_OK: Final = 0x0028_001F
-EXCHANGE_UNBIND: Final = 0x0028_0028
-EXCHANGE_UNBIND_OK: Final = 0x0028_0033
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a method. `kind` is one of KINDS; `default` is empty for zero, false or nothing."""
 
-QUEUE_DECLARE: Final = 0x0032_000A
-QUEUE_DECLARE_OK: Final = 0x0032_000B
-QUEUE_BIND: Final = 0x0032_0014
-QUEUE_BIND_OK: Final = 0x0032_0015
-QUEUE_PURGE: Final = 0x0032_001E
-QUEUE_PURGE_OK: Final = 0x0032_001F
-QUEUE_DELETE: Final = 0x0032_0028
-QUEUE_DELETE_OK: Final = 0x0032_0029
-QUEUE_UNBIND: Final = 0x0032_0032
-QUEUE_UNBIND_OK: Final = 0x0032_0033
+    name: str
+    kind: str
+    default: str = ""
 
-BASIC_QOS: Final = 0x003C_000A
-BASIC_QOS_OK: Final = 0x003C_000B
-BASIC_CONSUME: Final = 0x003C_0014
-BASIC_CONSUME_OK: Final = 0x003C_0015
-BASIC_CANCEL: Final = 0x003C_001E
-BASIC_CANCEL_OK: Final = 0x003C_001F
-BASIC_PUBLISH: Final = 0x003C_0028
-BASIC_RETURN: Final = 0x003C_0032
-BASIC_DELIVER: Final = 0x003C_003C
-BASIC_GET: Final = 0x003C_0046
-BASIC_GET_OK: Final = 0x003C_0047
-BASIC_GET_EMPTY: Final = 0x003C_0048
-BASIC_ACK: Final = 0x003C_0050
-BASIC_REJECT: Final = 0x003C_005A
-BASIC_RECOVER_ASYNC: Final = 0x003C_0064
-BASIC_RECOVER: Final = 0x003C_006E
-BASIC_RECOVER_OK: Final = 0x003C_006F
-BASIC_NACK: Final = 0x003C_0078
 
-CONFIRM_SELECT: Final = 0x0055_000A
-CONFIRM_SELECT_OK: Final = 0x0055_000B
+@dataclass(frozen=True)
+class MethodRow:
+    """A method. `number` is class id << 16 | method id, the first four bytes of a method frame's payload.
 
-TX_SELECT: Final = 0x005A_000A
-TX_SELECT_OK: Final = 0x005A_000B
-TX_COMMIT: Final = 0x005A_0014
-TX_COMMIT_OK: Final = 0x005A_0015
-TX_ROLLBACK: Final = 0x005A_001E
-TX_ROLLBACK_OK: Final = 0x005A_001F
+    `text` has the arguments in the order of encoding, as "name:kind" or "name:kind=default". With `has_content`, a
+    content header and body frames follow (amqp-0-9-1 §4.2.6).
+    """
 
-STREAM_QUERY: Final = 0x00F0_000A
-STREAM_QUERY_OK: Final = 0x00F0_000B
-STREAM_FETCH: Final = 0x00F0_0014
-STREAM_FETCH_OK: Final = 0x00F0_0015
-STREAM_SPAN: Final = 0x00F0_001E
-STREAM_SPAN_OK: Final = 0x00F0_001F
+    number: int
+    name: str
+    receivers: int
+    text: str
+    has_content: bool = False
 
-LEASE_OPEN: Final = 0x00F1_000A
-LEASE_OPEN_OK: Final = 0x00F1_000B
-LEASE_EXTEND: Final = 0x00F1_0014
-LEASE_EXTEND_OK: Final = 0x00F1_0015
-LEASE_FETCH: Final = 0x00F1_001E
-LEASE_FETCH_OK: Final = 0x00F1_001F
-LEASE_SETTLE: Final = 0x00F1_0028
-LEASE_SETTLE_OK: Final = 0x00F1_0029
-LEASE_RELEASE: Final = 0x00F1_0032
-LEASE_RELEASE_OK: Final = 0x00F1_0033
-LEASE_QUERY: Final = 0x00F1_003C
-LEASE_QUERY_OK: Final = 0x00F1_003D
+    @property
+    def arguments(self) -> list[Argument]:
+        found: list[Argument] = []
+        for each in self.text.split():
+            name, _, rest = each.partition(":")
+            kind, _, default = rest.partition("=")
+            found.append(Argument(name, kind, default))
+        return found
 
-STAGE_OPEN: Final = 0x00F2_000A
-STAGE_OPEN_OK: Final = 0x00F2_000B
-STAGE_SELECT: Final = 0x00F2_0014
-STAGE_SELECT_OK: Final = 0x00F2_0015
-STAGE_READY: Final = 0x00F2_001E
-STAGE_READY_OK: Final = 0x00F2_001F
-STAGE_COMMIT: Final = 0x00F2_0028
-STAGE_COMMIT_OK: Final = 0x00F2_0029
-STAGE_ABORT: Final = 0x00F2_0032
-STAGE_ABORT_OK: Final = 0x00F2_0033
-STAGE_FORGET: Final = 0x00F2_003C
-STAGE_FORGET_OK: Final = 0x00F2_003D
 
-# Methods that are followed by a content header and body frames (amqp-0-9-1 §4.2.6).
-CONTENT_METHODS: Final = frozenset(
-    {BASIC_PUBLISH, BASIC_RETURN, BASIC_DELIVER, BASIC_GET_OK, STREAM_FETCH_OK, LEASE_FETCH_OK}
-)
-
-# Number, name, arguments as "name:kind ..." in the order of encoding. RabbitMQ uses the reserved bits of
-# exchange.declare as auto-delete and internal.
-METHOD_TABLE: Final[tuple[tuple[int, str, str], ...]] = (
-    (
-        CONNECTION_START,
+METHOD_TABLE: Final[tuple[MethodRow, ...]] = (
+    MethodRow(
+        0x000A_000A,
         "connection.start",
-        "version_major:octet version_minor:octet server_properties:table mechanisms:longstr locales:longstr",
+        CLIENT,
+        ("version_major:octet version_minor:octet=9 server_properties:table mechanisms:longstr locales:longstr=en_US"),
     ),
-    (
-        CONNECTION_START_OK,
+    MethodRow(
+        0x000A_000B,
         "connection.start-ok",
-        "client_properties:table mechanism:shortstr response:longstr locale:shortstr",
+        SERVER,
+        "client_properties:table mechanism:shortstr=PLAIN response:longstr locale:shortstr=en_US",
     ),
-    (CONNECTION_SECURE, "connection.secure", "challenge:longstr"),
-    (CONNECTION_SECURE_OK, "connection.secure-ok", "response:longstr"),
-    (CONNECTION_TUNE, "connection.tune", "channel_max:short frame_max:long heartbeat:short"),
-    (CONNECTION_TUNE_OK, "connection.tune-ok", "channel_max:short frame_max:long heartbeat:short"),
-    (CONNECTION_OPEN, "connection.open", "virtual_host:shortstr reserved:shortstr reserved:bit"),
-    (CONNECTION_OPEN_OK, "connection.open-ok", "reserved:shortstr"),
-    (CONNECTION_CLOSE, "connection.close", "reply_code:short reply_text:shortstr class_id:short method_id:short"),
-    (CONNECTION_CLOSE_OK, "connection.close-ok", ""),
-    (CONNECTION_BLOCKED, "connection.blocked", "reason:shortstr"),
-    (CONNECTION_UNBLOCKED, "connection.unblocked", ""),
-    (CONNECTION_UPDATE_SECRET, "connection.update-secret", "new_secret:longstr reason:shortstr"),
-    (CONNECTION_UPDATE_SECRET_OK, "connection.update-secret-ok", ""),
-    (CHANNEL_OPEN, "channel.open", "reserved:shortstr"),
-    (CHANNEL_OPEN_OK, "channel.open-ok", "reserved:longstr"),
-    (CHANNEL_FLOW, "channel.flow", "active:bit"),
-    (CHANNEL_FLOW_OK, "channel.flow-ok", "active:bit"),
-    (CHANNEL_CLOSE, "channel.close", "reply_code:short reply_text:shortstr class_id:short method_id:short"),
-    (CHANNEL_CLOSE_OK, "channel.close-ok", ""),
+    MethodRow(0x000A_0014, "connection.secure", CLIENT, "challenge:longstr"),
+    MethodRow(0x000A_0015, "connection.secure-ok", SERVER, "response:longstr"),
+    MethodRow(0x000A_001E, "connection.tune", CLIENT, "channel_max:short frame_max:long heartbeat:short"),
+    MethodRow(0x000A_001F, "connection.tune-ok", SERVER, "channel_max:short frame_max:long heartbeat:short"),
+    MethodRow(0x000A_0028, "connection.open", SERVER, "virtual_host:shortstr=/ reserved:shortstr reserved:bit"),
+    MethodRow(0x000A_0029, "connection.open-ok", CLIENT, "reserved:shortstr"),
+    MethodRow(
+        0x000A_0032, "connection.close", BOTH, "reply_code:short reply_text:shortstr class_id:short method_id:short"
+    ),
+    MethodRow(0x000A_0033, "connection.close-ok", BOTH, ""),
+    MethodRow(0x000A_003C, "connection.blocked", CLIENT, "reason:shortstr"),
+    MethodRow(0x000A_003D, "connection.unblocked", CLIENT, ""),
+    MethodRow(0x000A_0046, "connection.update-secret", SERVER, "new_secret:longstr reason:shortstr"),
+    MethodRow(0x000A_0047, "connection.update-secret-ok", CLIENT, ""),
+    MethodRow(0x0014_000A, "channel.open", SERVER, "reserved:shortstr"),
+    MethodRow(0x0014_000B, "channel.open-ok", CLIENT, "reserved:longstr"),
+    MethodRow(0x0014_0014, "channel.flow", BOTH, "active:bit"),
+    MethodRow(0x0014_0015, "channel.flow-ok", BOTH, "active:bit"),
+    MethodRow(
+        0x0014_0028, "channel.close", BOTH, "reply_code:short reply_text:shortstr class_id:short method_id:short"
+    ),
+    MethodRow(0x0014_0029, "channel.close-ok", BOTH, ""),
     # amqp-0-9 §2: removed since, and still requested by old clients.
-    (
-        ACCESS_REQUEST,
+    MethodRow(
+        0x001E_000A,
         "access.request",
-        "realm:shortstr exclusive:bit passive:bit active:bit write:bit read:bit",
+        SERVER,
+        "realm:shortstr=/data exclusive:bit passive:bit=1 active:bit=1 write:bit=1 read:bit=1",
     ),
-    (ACCESS_REQUEST_OK, "access.request-ok", "ticket:short"),
-    (
-        EXCHANGE_DECLARE,
+    MethodRow(0x001E_000B, "access.request-ok", CLIENT, "ticket:short=1"),
+    # RabbitMQ uses the reserved bits of exchange.declare as auto-delete and internal.
+    MethodRow(
+        0x0028_000A,
         "exchange.declare",
+        SERVER,
         (
-            "reserved:short exchange:shortstr type:shortstr passive:bit durable:bit auto_delete:bit internal:bit "
-            "no_wait:bit arguments:table"
+            "reserved:short exchange:shortstr type:shortstr=direct passive:bit durable:bit auto_delete:bit "
+            "internal:bit no_wait:bit arguments:table"
         ),
     ),
-    (EXCHANGE_DECLARE_OK, "exchange.declare-ok", ""),
-    (EXCHANGE_DELETE, "exchange.delete", "reserved:short exchange:shortstr if_unused:bit no_wait:bit"),
-    (EXCHANGE_DELETE_OK, "exchange.delete-ok", ""),
-    (
-        EXCHANGE_BIND,
+    MethodRow(0x0028_000B, "exchange.declare-ok", CLIENT, ""),
+    MethodRow(0x0028_0014, "exchange.delete", SERVER, "reserved:short exchange:shortstr if_unused:bit no_wait:bit"),
+    MethodRow(0x0028_0015, "exchange.delete-ok", CLIENT, ""),
+    MethodRow(
+        0x0028_001E,
         "exchange.bind",
+        SERVER,
         "reserved:short destination:shortstr source:shortstr routing_key:shortstr no_wait:bit arguments:table",
     ),
-    (EXCHANGE_BIND_OK, "exchange.bind-ok", ""),
-    (
-        EXCHANGE_UNBIND,
+    MethodRow(0x0028_001F, "exchange.bind-ok", CLIENT, ""),
+    MethodRow(
+        0x0028_0028,
         "exchange.unbind",
+        SERVER,
         "reserved:short destination:shortstr source:shortstr routing_key:shortstr no_wait:bit arguments:table",
     ),
-    (EXCHANGE_UNBIND_OK, "exchange.unbind-ok", ""),
-    (
-        QUEUE_DECLARE,
+    MethodRow(0x0028_0033, "exchange.unbind-ok", CLIENT, ""),
+    MethodRow(
+        0x0032_000A,
         "queue.declare",
+        SERVER,
         (
             "reserved:short queue:shortstr passive:bit durable:bit exclusive:bit auto_delete:bit no_wait:bit "
             "arguments:table"
         ),
     ),
-    (QUEUE_DECLARE_OK, "queue.declare-ok", "queue:shortstr message_count:long consumer_count:long"),
-    (
-        QUEUE_BIND,
+    MethodRow(0x0032_000B, "queue.declare-ok", CLIENT, "queue:shortstr message_count:long consumer_count:long"),
+    MethodRow(
+        0x0032_0014,
         "queue.bind",
+        SERVER,
         "reserved:short queue:shortstr exchange:shortstr routing_key:shortstr no_wait:bit arguments:table",
     ),
-    (QUEUE_BIND_OK, "queue.bind-ok", ""),
-    (QUEUE_PURGE, "queue.purge", "reserved:short queue:shortstr no_wait:bit"),
-    (QUEUE_PURGE_OK, "queue.purge-ok", "message_count:long"),
-    (QUEUE_DELETE, "queue.delete", "reserved:short queue:shortstr if_unused:bit if_empty:bit no_wait:bit"),
-    (QUEUE_DELETE_OK, "queue.delete-ok", "message_count:long"),
-    (
-        QUEUE_UNBIND,
+    MethodRow(0x0032_0015, "queue.bind-ok", CLIENT, ""),
+    MethodRow(0x0032_001E, "queue.purge", SERVER, "reserved:short queue:shortstr no_wait:bit"),
+    MethodRow(0x0032_001F, "queue.purge-ok", CLIENT, "message_count:long"),
+    MethodRow(
+        0x0032_0028, "queue.delete", SERVER, "reserved:short queue:shortstr if_unused:bit if_empty:bit no_wait:bit"
+    ),
+    MethodRow(0x0032_0029, "queue.delete-ok", CLIENT, "message_count:long"),
+    MethodRow(
+        0x0032_0032,
         "queue.unbind",
+        SERVER,
         "reserved:short queue:shortstr exchange:shortstr routing_key:shortstr arguments:table",
     ),
-    (QUEUE_UNBIND_OK, "queue.unbind-ok", ""),
-    (BASIC_QOS, "basic.qos", "prefetch_size:long prefetch_count:short global_:bit"),
-    (BASIC_QOS_OK, "basic.qos-ok", ""),
-    (
-        BASIC_CONSUME,
+    MethodRow(0x0032_0033, "queue.unbind-ok", CLIENT, ""),
+    MethodRow(0x003C_000A, "basic.qos", SERVER, "prefetch_size:long prefetch_count:short global_:bit"),
+    MethodRow(0x003C_000B, "basic.qos-ok", CLIENT, ""),
+    MethodRow(
+        0x003C_0014,
         "basic.consume",
+        SERVER,
         (
             "reserved:short queue:shortstr consumer_tag:shortstr no_local:bit no_ack:bit exclusive:bit no_wait:bit "
             "arguments:table"
         ),
     ),
-    (BASIC_CONSUME_OK, "basic.consume-ok", "consumer_tag:shortstr"),
-    (BASIC_CANCEL, "basic.cancel", "consumer_tag:shortstr no_wait:bit"),
-    (BASIC_CANCEL_OK, "basic.cancel-ok", "consumer_tag:shortstr"),
-    (
-        BASIC_PUBLISH,
+    MethodRow(0x003C_0015, "basic.consume-ok", CLIENT, "consumer_tag:shortstr"),
+    MethodRow(0x003C_001E, "basic.cancel", BOTH, "consumer_tag:shortstr no_wait:bit"),
+    MethodRow(0x003C_001F, "basic.cancel-ok", BOTH, "consumer_tag:shortstr"),
+    MethodRow(
+        0x003C_0028,
         "basic.publish",
+        SERVER,
         "reserved:short exchange:shortstr routing_key:shortstr mandatory:bit immediate:bit",
+        has_content=True,
     ),
-    (BASIC_RETURN, "basic.return", "reply_code:short reply_text:shortstr exchange:shortstr routing_key:shortstr"),
-    (
-        BASIC_DELIVER,
+    MethodRow(
+        0x003C_0032,
+        "basic.return",
+        CLIENT,
+        "reply_code:short reply_text:shortstr exchange:shortstr routing_key:shortstr",
+        has_content=True,
+    ),
+    MethodRow(
+        0x003C_003C,
         "basic.deliver",
+        CLIENT,
         "consumer_tag:shortstr delivery_tag:longlong redelivered:bit exchange:shortstr routing_key:shortstr",
+        has_content=True,
     ),
-    (BASIC_GET, "basic.get", "reserved:short queue:shortstr no_ack:bit"),
-    (
-        BASIC_GET_OK,
+    MethodRow(0x003C_0046, "basic.get", SERVER, "reserved:short queue:shortstr no_ack:bit"),
+    MethodRow(
+        0x003C_0047,
         "basic.get-ok",
+        CLIENT,
         "delivery_tag:longlong redelivered:bit exchange:shortstr routing_key:shortstr message_count:long",
+        has_content=True,
     ),
-    (BASIC_GET_EMPTY, "basic.get-empty", "reserved:shortstr"),
-    (BASIC_ACK, "basic.ack", "delivery_tag:longlong multiple:bit"),
-    (BASIC_REJECT, "basic.reject", "delivery_tag:longlong requeue:bit"),
-    (BASIC_RECOVER_ASYNC, "basic.recover-async", "requeue:bit"),
-    (BASIC_RECOVER, "basic.recover", "requeue:bit"),
-    (BASIC_RECOVER_OK, "basic.recover-ok", ""),
-    (BASIC_NACK, "basic.nack", "delivery_tag:longlong multiple:bit requeue:bit"),
-    (CONFIRM_SELECT, "confirm.select", "no_wait:bit"),
-    (CONFIRM_SELECT_OK, "confirm.select-ok", ""),
-    (TX_SELECT, "tx.select", ""),
-    (TX_SELECT_OK, "tx.select-ok", ""),
-    (TX_COMMIT, "tx.commit", ""),
-    (TX_COMMIT_OK, "tx.commit-ok", ""),
-    (TX_ROLLBACK, "tx.rollback", ""),
-    (TX_ROLLBACK_OK, "tx.rollback-ok", ""),
-    (STREAM_QUERY, "stream.query", "queue:shortstr timestamp:longlong"),
-    (
-        STREAM_QUERY_OK,
+    MethodRow(0x003C_0048, "basic.get-empty", CLIENT, "reserved:shortstr"),
+    MethodRow(0x003C_0050, "basic.ack", BOTH, "delivery_tag:longlong multiple:bit"),
+    MethodRow(0x003C_005A, "basic.reject", SERVER, "delivery_tag:longlong requeue:bit=1"),
+    MethodRow(0x003C_0064, "basic.recover-async", SERVER, "requeue:bit"),
+    MethodRow(0x003C_006E, "basic.recover", SERVER, "requeue:bit"),
+    MethodRow(0x003C_006F, "basic.recover-ok", CLIENT, ""),
+    MethodRow(0x003C_0078, "basic.nack", BOTH, "delivery_tag:longlong multiple:bit requeue:bit=1"),
+    MethodRow(0x0055_000A, "confirm.select", SERVER, "no_wait:bit"),
+    MethodRow(0x0055_000B, "confirm.select-ok", CLIENT, ""),
+    MethodRow(0x005A_000A, "tx.select", SERVER, ""),
+    MethodRow(0x005A_000B, "tx.select-ok", CLIENT, ""),
+    MethodRow(0x005A_0014, "tx.commit", SERVER, ""),
+    MethodRow(0x005A_0015, "tx.commit-ok", CLIENT, ""),
+    MethodRow(0x005A_001E, "tx.rollback", SERVER, ""),
+    MethodRow(0x005A_001F, "tx.rollback-ok", CLIENT, ""),
+    MethodRow(0x00F0_000A, "stream.query", SERVER, "queue:shortstr timestamp:longlong"),
+    MethodRow(
+        0x00F0_000B,
         "stream.query-ok",
+        CLIENT,
         "first_offset:longlong next_offset:longlong offset_at:longlong stream:longlong",
     ),
-    (STREAM_FETCH, "stream.fetch", "queue:shortstr offset:longlong end_offset:longlong max_bytes:long"),
-    (STREAM_FETCH_OK, "stream.fetch-ok", "first_offset:longlong next_offset:longlong record_count:long"),
-    (STREAM_SPAN, "stream.span", "queue:shortstr offset:longlong end_offset:longlong max_bytes:longlong"),
-    (STREAM_SPAN_OK, "stream.span-ok", "end_offset:longlong"),
-    (LEASE_OPEN, "lease.open", "queue:shortstr consumer:shortstr epoch:longlong timeout:longlong"),
-    (LEASE_OPEN_OK, "lease.open-ok", "epoch:longlong first:longlong next:longlong"),
-    (
-        LEASE_EXTEND,
+    MethodRow(0x00F0_0014, "stream.fetch", SERVER, "queue:shortstr offset:longlong end_offset:longlong max_bytes:long"),
+    MethodRow(
+        0x00F0_0015,
+        "stream.fetch-ok",
+        CLIENT,
+        "first_offset:longlong next_offset:longlong record_count:long",
+        has_content=True,
+    ),
+    MethodRow(
+        0x00F0_001E, "stream.span", SERVER, "queue:shortstr offset:longlong end_offset:longlong max_bytes:longlong"
+    ),
+    MethodRow(0x00F0_001F, "stream.span-ok", CLIENT, "end_offset:longlong"),
+    MethodRow(0x00F1_000A, "lease.open", SERVER, "queue:shortstr consumer:shortstr epoch:longlong timeout:longlong"),
+    MethodRow(0x00F1_000B, "lease.open-ok", CLIENT, "epoch:longlong first:longlong next:longlong"),
+    MethodRow(
+        0x00F1_0014,
         "lease.extend",
+        SERVER,
         "queue:shortstr consumer:shortstr epoch:longlong max_messages:longlong max_bytes:longlong",
     ),
-    (LEASE_EXTEND_OK, "lease.extend-ok", "first:longlong next:longlong ready:longlong size:longlong"),
-    (LEASE_FETCH, "lease.fetch", "queue:shortstr consumer:shortstr offset:longlong end_offset:longlong max_bytes:long"),
-    (LEASE_FETCH_OK, "lease.fetch-ok", "first_offset:longlong next_offset:longlong record_count:long"),
-    (LEASE_SETTLE, "lease.settle", "queue:shortstr consumer:shortstr epoch:longlong up_to:longlong"),
-    (LEASE_SETTLE_OK, "lease.settle-ok", ""),
-    (LEASE_RELEASE, "lease.release", "queue:shortstr consumer:shortstr epoch:longlong"),
-    (LEASE_RELEASE_OK, "lease.release-ok", "message_count:longlong"),
-    (LEASE_QUERY, "lease.query", "queue:shortstr consumer:shortstr"),
-    (LEASE_QUERY_OK, "lease.query-ok", "epoch:longlong first:longlong next:longlong ready:longlong fetched:longlong"),
-    (STAGE_OPEN, "stage.open", "transactional_id:shortstr owner:shortstr"),
-    (STAGE_OPEN_OK, "stage.open-ok", "epoch:longlong next_batch:longlong"),
-    (
-        STAGE_SELECT,
+    # `size` is the number of body bytes of the messages that this call leased.
+    MethodRow(0x00F1_0015, "lease.extend-ok", CLIENT, "first:longlong next:longlong ready:longlong size:longlong"),
+    MethodRow(
+        0x00F1_001E,
+        "lease.fetch",
+        SERVER,
+        "queue:shortstr consumer:shortstr offset:longlong end_offset:longlong max_bytes:long",
+    ),
+    MethodRow(
+        0x00F1_001F,
+        "lease.fetch-ok",
+        CLIENT,
+        "first_offset:longlong next_offset:longlong record_count:long",
+        has_content=True,
+    ),
+    MethodRow(0x00F1_0028, "lease.settle", SERVER, "queue:shortstr consumer:shortstr epoch:longlong up_to:longlong"),
+    MethodRow(0x00F1_0029, "lease.settle-ok", CLIENT, ""),
+    MethodRow(0x00F1_0032, "lease.release", SERVER, "queue:shortstr consumer:shortstr epoch:longlong"),
+    MethodRow(0x00F1_0033, "lease.release-ok", CLIENT, "message_count:longlong"),
+    MethodRow(0x00F1_003C, "lease.query", SERVER, "queue:shortstr consumer:shortstr"),
+    # `fetched` is the position behind the highest one that was fetched.
+    MethodRow(
+        0x00F1_003D,
+        "lease.query-ok",
+        CLIENT,
+        "epoch:longlong first:longlong next:longlong ready:longlong fetched:longlong",
+    ),
+    MethodRow(0x00F2_000A, "stage.open", SERVER, "transactional_id:shortstr owner:shortstr"),
+    MethodRow(0x00F2_000B, "stage.open-ok", CLIENT, "epoch:longlong next_batch:longlong"),
+    MethodRow(
+        0x00F2_0014,
         "stage.select",
+        SERVER,
         "transactional_id:shortstr epoch:longlong batch:longlong partition:longlong attempt:longlong",
     ),
-    (STAGE_SELECT_OK, "stage.select-ok", "already:bit"),
-    (STAGE_READY, "stage.ready", ""),
-    (STAGE_READY_OK, "stage.ready-ok", "message_count:longlong"),
-    (STAGE_COMMIT, "stage.commit", "transactional_id:shortstr epoch:longlong batch:longlong attempts:longstr more:bit"),
-    (STAGE_COMMIT_OK, "stage.commit-ok", "message_count:longlong already:bit"),
-    (STAGE_ABORT, "stage.abort", "transactional_id:shortstr epoch:longlong batch:longlong"),
-    (STAGE_ABORT_OK, "stage.abort-ok", ""),
-    (STAGE_FORGET, "stage.forget", "transactional_id:shortstr"),
-    (STAGE_FORGET_OK, "stage.forget-ok", ""),
+    MethodRow(0x00F2_0015, "stage.select-ok", CLIENT, "already:bit"),
+    MethodRow(0x00F2_001E, "stage.ready", SERVER, ""),
+    MethodRow(0x00F2_001F, "stage.ready-ok", CLIENT, "message_count:longlong"),
+    # With `more`, further methods with attempts follow, and nothing is committed yet (see committed_attempts.py).
+    MethodRow(
+        0x00F2_0028,
+        "stage.commit",
+        SERVER,
+        "transactional_id:shortstr epoch:longlong batch:longlong attempts:longstr more:bit",
+    ),
+    MethodRow(0x00F2_0029, "stage.commit-ok", CLIENT, "message_count:longlong already:bit"),
+    MethodRow(0x00F2_0032, "stage.abort", SERVER, "transactional_id:shortstr epoch:longlong batch:longlong"),
+    MethodRow(0x00F2_0033, "stage.abort-ok", CLIENT, ""),
+    MethodRow(0x00F2_003C, "stage.forget", SERVER, "transactional_id:shortstr"),
+    MethodRow(0x00F2_003D, "stage.forget-ok", CLIENT, ""),
 )

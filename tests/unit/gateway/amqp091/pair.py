@@ -18,7 +18,8 @@ from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import plain
 from flintmq.protocol.sasl.scram import Keys, derive_keys
-from flintmq.wire.amqp091.methods import BasicDeliver, BasicPublish, Method, decode_method, encode_method
+from flintmq.wire.amqp091.method_codec import decode_method, encode_method
+from flintmq.wire.amqp091.methods import BasicDeliver, BasicPublish, Method
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.unit.broker.memory import MemoryStorage
 from tests.unit.protocol.amqp091.pair import Recorder, Side

@@ -10,6 +10,7 @@ import pytest
 
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.wire.amqp091.frames import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD
+from flintmq.wire.amqp091.method_codec import decode_method, encode_method
 from flintmq.wire.amqp091.methods import (
     METHODS,
     BasicConsume,
@@ -25,11 +26,9 @@ from flintmq.wire.amqp091.methods import (
     StageOpen,
     StageOpenOk,
     StageSelect,
-    decode_method,
-    encode_method,
 )
 from flintmq.wire.amqp091.properties import Properties, encode_properties
-from flintmq.wire.amqp091.spec import METHOD_TABLE
+from flintmq.wire.amqp091.spec import METHOD_TABLE, RESERVED, Argument, MethodRow
 from flintmq.wire.amqp091.tables import Table
 from tests.unit.broker.memory import got
 from tests.unit.gateway.amqp091.pair import Client, Server
@@ -68,16 +67,15 @@ _STREAM_TEXTS = {**_TEXTS, "queue": "s"}
 def _methods() -> list[tuple[str, str, int]]:
     """All that a client can send with an integer in it, each of these with its edges."""
     found: list[tuple[str, str, int]] = []
-    for _, name, arguments in METHOD_TABLE:
-        for argument in arguments.split():
-            field, _, kind = argument.partition(":")
-            if kind in EDGES and field != "reserved" and not name.startswith("connection."):
-                found += [(name, field, value) for value in EDGES[kind]]
+    for row in METHOD_TABLE:
+        for argument in row.arguments:
+            if argument.kind in EDGES and argument.name != RESERVED and not row.name.startswith("connection."):
+                found += [(row.name, argument.name, value) for value in EDGES[argument.kind]]
     return found
 
 
-def _named(name: str) -> tuple[int, str]:
-    return next((number, arguments) for number, each, arguments in METHOD_TABLE if each == name)
+def _named(name: str) -> MethodRow:
+    return next(row for row in METHOD_TABLE if row.name == name)
 
 
 @pytest.fixture
@@ -137,43 +135,42 @@ def test_methods(server: Server, client: Client, name: str, field: str, value: i
         channel.call(StageSelect(transactional_id="tx", epoch=epochs["stage"], batch=0, partition=0, attempt=0))
     elif not name.startswith("stage."):
         channel.call(BasicConsume(queue="q", consumer_tag="mine"))
-    number, arguments = _named(name)
+    row = _named(name)
     texts = _STREAM_TEXTS if name.startswith("stream.") else _TEXTS
-    method = METHODS[number]()
-    for argument in arguments.split():
-        other, _, kind = argument.partition(":")
-        if kind == "shortstr" and other in texts:
+    method = METHODS[row.number]()
+    for argument in row.arguments:
+        other = argument.name
+        if argument.kind == "shortstr" and other in texts:
             setattr(method, other, texts[other])
         elif other == "epoch":
             setattr(method, other, epochs.get(name.partition(".")[0], 1))
         elif other in ("max_messages", "max_bytes", "timeout", "end_offset"):
             setattr(method, other, 1000)
-    encoded = _encoded(method, arguments, field, value)
+    encoded = _encoded(method, row.arguments, field, value)
     if value < 1 << 63:
         assert getattr(decode_method(encoded), field) == value
     _hear(client, _frame(FRAME_METHOD, encoded))
     _hear(client, _frame(FRAME_METHOD, encoded))
 
 
-def _encoded(method: Method, arguments: str, field: str, value: int) -> bytes:
+def _encoded(method: Method, arguments: list[Argument], field: str, value: int) -> bytes:
     """The method with one field set, which its class may have no room for."""
     setattr(method, field, 0)
     at = len(encode_method(method))
-    before: list[str] = arguments.split()
-    index = next(place for place, each in enumerate(before) if each.startswith(field + ":"))
-    kind = before[index].partition(":")[2]
+    index = next(place for place, each in enumerate(arguments) if each.name == field)
+    kind = arguments[index].kind
     # What is behind it says where it is.
-    behind = _size(method, before[index + 1 :])
+    behind = _size(method, arguments[index + 1 :])
     size = struct.calcsize(_CODES[kind])
     encoded = encode_method(method)
     return encoded[: at - behind - size] + struct.pack(_CODES[kind], value) + encoded[at - behind :]
 
 
-def _size(method: Method, arguments: list[str]) -> int:
+def _size(method: Method, arguments: list[Argument]) -> int:
     size = 0
     bits = 0
     for argument in arguments:
-        field, _, kind = argument.partition(":")
+        field, kind = argument.name, argument.kind
         if kind == "bit":
             bits += 1
             continue

@@ -6,15 +6,8 @@ from flintmq.base.errors import ClosedByPeer
 from flintmq.base.limits import ASSEMBLY_MAX_BYTES, FRAME_MAX_BYTES, FRAME_OVERHEAD_BYTES, HEADER_RESERVE_DIVISOR
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.protocol.amqp091.states import State
-from flintmq.wire.amqp091.methods import (
-    BasicConsume,
-    BasicGet,
-    BasicPublish,
-    BasicQos,
-    QueueDeclare,
-    QueueDeclareOk,
-    encode_method,
-)
+from flintmq.wire.amqp091.method_codec import encode_method
+from flintmq.wire.amqp091.methods import BasicConsume, BasicGet, BasicPublish, BasicQos, QueueDeclare, QueueDeclareOk
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.unit.gateway.amqp091.pair import TRANSIENT, Client, ClientChannel, Server
 from tests.unit.protocol.amqp091.test_connection import frame

@@ -8,6 +8,7 @@ from flintmq.base.errors import ClosedByPeer
 from flintmq.base.limits import STAGE_ATTEMPTS_MAX
 from flintmq.broker.ports import UserRecord
 from flintmq.wire.amqp091.committed_attempts import encode_attempts
+from flintmq.wire.amqp091.method_codec import encode_method
 from flintmq.wire.amqp091.methods import (
     BasicPublish,
     BasicReturn,
@@ -26,7 +27,6 @@ from flintmq.wire.amqp091.methods import (
     StageSelect,
     StageSelectOk,
     TxSelect,
-    encode_method,
 )
 from tests.unit.gateway.amqp091.pair import PERSISTENT, Client, ClientChannel, Server
 

@@ -5,7 +5,8 @@ import pytest
 from flintmq.base.errors import FrameFault, NotAllowed
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.wire.amqp091.frames import FRAME_END, FRAME_METHOD
-from flintmq.wire.amqp091.methods import ConnectionStart, ConnectionTune, Method, StreamFetchOk, encode_method
+from flintmq.wire.amqp091.method_codec import encode_method
+from flintmq.wire.amqp091.methods import ConnectionStart, ConnectionTune, Method, StreamFetchOk
 from tests.unit.protocol.amqp091.pair import ConnectionPair, Recorder
 
 

@@ -8,8 +8,9 @@ from flintmq.base.errors import AmqpError, ClosedByPeer, ConnectionLost, LocalPr
 from flintmq.base.limits import METHOD_WORK_UNITS, OUTPUT_BACK_PRESSURE_BYTES, TICK_WORK_UNITS
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.protocol.amqp091.states import State
-from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091 import methods
 from flintmq.wire.amqp091.frames import PROTOCOL_HEADER
+from flintmq.wire.amqp091.method_codec import decode_method, encode_method
 from flintmq.wire.amqp091.methods import (
     BasicPublish,
     BasicQos,
@@ -18,8 +19,6 @@ from flintmq.wire.amqp091.methods import (
     ConnectionCloseOk,
     QueueDeclare,
     QueueDeclareOk,
-    decode_method,
-    encode_method,
 )
 from tests.unit.protocol.amqp091.pair import ConnectionPair, Recorder, Side
 
@@ -55,7 +54,7 @@ def frames(data: bytes) -> Iterator[tuple[int, int, bytes]]:
 def close_in(data: bytes) -> ConnectionClose:
     """The connection.close among these frames."""
     for kind, _, payload in frames(data):
-        if kind == 1 and int.from_bytes(payload[:4], "big") == spec.CONNECTION_CLOSE:
+        if kind == 1 and int.from_bytes(payload[:4], "big") == methods.CONNECTION_CLOSE:
             close = decode_method(payload)
             assert isinstance(close, ConnectionClose)
             return close

@@ -6,7 +6,9 @@ import pytest
 
 from flintmq.base.errors import LocalProtocolError, NotImplementedHere, SyntaxFault
 from flintmq.wire.amqp091 import methods, spec
-from flintmq.wire.amqp091.methods import METHODS, Method, decode_method, encode_method
+from flintmq.wire.amqp091.method_codec import decode_method, encode_method
+from flintmq.wire.amqp091.methods import METHODS, Method
+from tools import amqp091_methods
 
 # fmt: off
 SNAPSHOTS: list[tuple[Method, str]] = [
@@ -171,23 +173,28 @@ def test_every_method_has_a_snapshot() -> None:
 
 def test_a_class_knows_its_number_and_name() -> None:
     """`id` is class id and method id in one; `name` is what the specification calls the method."""
-    assert (methods.QueueDeclareOk.id, methods.QueueDeclareOk.name) == (spec.QUEUE_DECLARE_OK, "queue.declare-ok")
+    assert (methods.QueueDeclareOk.id, methods.QueueDeclareOk.name) == (methods.QUEUE_DECLARE_OK, "queue.declare-ok")
     assert methods.BasicAck(delivery_tag=1).id == 60 << 16 | 80
     for number, cls in METHODS.items():
         assert cls.id == number
         assert cls.__name__.lower() == cls.name.replace(".", "").replace("-", "")
 
 
-def test_constants_of_the_specification_module_are_the_table() -> None:
+def test_constants_of_methods_are_the_table() -> None:
     """Each method has a constant of its own name, with its own number."""
-    constants = {name: value for name, value in vars(spec).items() if isinstance(value, int) and value > 0xFFFF}
+    constants = {name: value for name, value in vars(methods).items() if isinstance(value, int) and value > 0xFFFF}
     assert constants == {cls.name.upper().replace(".", "_").replace("-", "_"): id_ for id_, cls in METHODS.items()}
     assert spec.BASIC_CLASS == 60
 
 
+def test_the_classes_are_up_to_date() -> None:
+    """methods.py is, byte for byte, what the tool makes of the table."""
+    assert amqp091_methods.FILE.read_text(encoding="utf-8") == amqp091_methods.generated(), "run `make methods`"
+
+
 def test_methods_with_content() -> None:
     """Exactly these are followed by a content header."""
-    names = {METHODS[number].name for number in spec.CONTENT_METHODS}
+    names = {row.name for row in spec.METHOD_TABLE if row.has_content}
     assert names == {
         "basic.publish",
         "basic.return",
