@@ -131,7 +131,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "channel.open.state",
         "protocol/amqp091/connection.py",
-        "self._is_server and channel.state == channels.UNUSED:",
+        "self._is_server and channel.state == UNUSED:",
         "self._is_server:",
     ),
     (
@@ -155,16 +155,16 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "channel.flow.expected-behaviour",
         "protocol/amqp091/connection.py",
-        "                if self.holds_publishes and method == methods.BASIC_PUBLISH and channel.state == channels.OPEN:\n"
+        "                if self.holds_publishes and method == methods.BASIC_PUBLISH and channel.state == OPEN:\n"
         "                    self._needed = 0\n                    self._hold(number)\n                    return start - 7\n",
-        "                if self.holds_publishes and method == methods.BASIC_PUBLISH and channel.state == channels.OPEN:\n"
+        "                if self.holds_publishes and method == methods.BASIC_PUBLISH and channel.state == OPEN:\n"
         "                    self._hold(number)\n",
     ),
     (
         "channel.close.stability",
-        "protocol/amqp091/channel.py",
-        "            elif method_id == methods.CHANNEL_CLOSE:\n                self.send(ChannelCloseOk())\n            return",
-        "            return",
+        "protocol/amqp091/states.py",
+        "_WHILE_CLOSING: Final = {methods.CHANNEL_CLOSE: CLOSING, methods.CHANNEL_CLOSE_OK: UNUSED}",
+        "_WHILE_CLOSING: Final = {methods.CHANNEL_CLOSE_OK: UNUSED}",
     ),
     (
         "channel.close-ok.reporting",

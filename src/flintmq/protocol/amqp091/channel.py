@@ -11,6 +11,7 @@ from librt.strings import read_i32_be, read_i64_be, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64, mypyc_attr
 
 from flintmq.base.errors import (
+    AmqpError,
     ChannelFault,
     ClosedByPeer,
     CommandInvalid,
@@ -25,7 +26,7 @@ from flintmq.base.errors import (
 from flintmq.protocol.amqp091.content import Assembly, LastContent, write_content, write_pieces
 from flintmq.protocol.amqp091.deliveries import DELIVERY_OVERHEAD_BYTES, LastDelivery
 from flintmq.protocol.amqp091.reassembly import ReassemblyBudget
-from flintmq.protocol.amqp091.states import CONTENT_METHODS, RECEIVED
+from flintmq.protocol.amqp091.states import CHANNEL, CLOSING, CONTENT_METHODS, OPEN, OPENING, UNUSED
 from flintmq.protocol.output import Output
 from flintmq.protocol.role import Role
 from flintmq.wire.amqp091 import methods, spec
@@ -39,12 +40,6 @@ from flintmq.wire.amqp091.tables import UINT64_MAX
 _METHOD: Final = 0
 _HEADER: Final = 1
 _BODY: Final = 2
-
-# The states of a channel number.
-UNUSED: Final = 0
-OPENING: Final = 1
-OPEN: Final = 2
-CLOSING: Final = 3
 
 # The first four bytes of a content header: class basic, weight 0.
 _BASIC_CONTENT: Final = spec.BASIC_CLASS << 16
@@ -86,7 +81,9 @@ class Channel:
     def __init__(self, number: i64, role: Role, output: Output, reassembly: ReassemblyBudget) -> None:
         self.number: i64 = number
         self.state: int = UNUSED
-        self._received = RECEIVED[role]
+        self._moves = CHANNEL[role]
+        # The method that brings this side its messages.
+        self._message_method: i64 = methods.BASIC_PUBLISH if role is Role.SERVER else methods.BASIC_DELIVER
         self._is_server = role is Role.SERVER
         self._output = output
         self._reassembly = reassembly
@@ -109,57 +106,57 @@ class Channel:
 
     def receive_method(self, method_id: i64, data: bytes, start: i64, stop: i64) -> None:
         """Handle a method frame, whose payload is data[start:stop]. Raises an AmqpError if the method is not legal."""
-        if self.state != OPEN:
-            self._receive_while_not_open(method_id, data[start:stop])
-            return
-        if self._expect != _METHOD:
-            raise self._unexpected()
-        if self._is_server:
-            if method_id == methods.BASIC_PUBLISH:
+        if self.state == OPEN:
+            if self._expect != _METHOD:
+                raise self._unexpected()
+            # The methods of every message are not looked up in the table.
+            if method_id == self._message_method:
                 self._method = data[start:stop]
                 self._expect = _HEADER
                 return
-        elif method_id == methods.BASIC_DELIVER or method_id in CONTENT_METHODS:
-            if method_id not in self._received:
-                raise CommandInvalid(f"method {method_id >> 16}/{method_id & 0xFFFF} is not for this side to receive")
-            self._method = data[start:stop]
-            self._expect = _HEADER
-            return
-        owner = self._owner
-        assert owner is not None
-        if method_id == methods.BASIC_ACK:
-            if stop - start != _ACK_PAYLOAD_BYTES:
-                raise SyntaxFault("basic.ack: 9 bytes of arguments are due")
-            owner.on_ack(read_i64_be(data, start + 4), (data[start + 12] & 1) != 0)
-            return
-        method = decode_method(data[start:stop])
-        if method_id in self._received:
-            owner.on_method(method)
-        elif method_id == methods.CHANNEL_CLOSE:
-            assert isinstance(method, ChannelClose)
-            self.send(ChannelCloseOk())
-            self._end(ClosedByPeer(method.reply_code, method.reply_text, False))
-        elif method_id == methods.CHANNEL_OPEN:
-            raise ChannelFault("second 'channel.open' seen")
-        else:
-            raise CommandInvalid(f"{method.name} is not for this side to receive")
+            if method_id == methods.BASIC_ACK:
+                if stop - start != _ACK_PAYLOAD_BYTES:
+                    raise SyntaxFault("basic.ack: 9 bytes of arguments are due")
+                owner = self._owner
+                assert owner is not None
+                owner.on_ack(read_i64_be(data, start + 4), (data[start + 12] & 1) != 0)
+                return
+        target = self._moves[self.state].get(method_id)
+        if target is not None:
+            self._move(target, method_id, data[start:stop])
+        elif self.state != CLOSING:
+            raise self._illegal(method_id, data[start:stop])
 
-    def _receive_while_not_open(self, method_id: i64, payload: bytes) -> None:
-        # Until the peer has seen our channel.close, it may send more methods, which are dropped.
-        if self.state == CLOSING:
-            if method_id == methods.CHANNEL_CLOSE_OK:
-                self._release()
-            elif method_id == methods.CHANNEL_CLOSE:
+    def _move(self, target: int, method_id: i64, payload: bytes) -> None:
+        """Do what a legal method requires, and go to its state."""
+        if method_id in CONTENT_METHODS:
+            self._method = payload
+            self._expect = _HEADER
+        elif method_id == methods.CHANNEL_CLOSE:
+            if target == UNUSED:
+                method = decode_method(payload)
+                assert isinstance(method, ChannelClose)
                 self.send(ChannelCloseOk())
-            return
-        if self.state == OPENING and method_id == methods.CHANNEL_OPEN_OK:
-            self.state = OPEN
+                self._end(ClosedByPeer(method.reply_code, method.reply_text, False))
+            else:
+                self.send(ChannelCloseOk())
+        elif method_id == methods.CHANNEL_CLOSE_OK:
+            self._release()
+        else:
+            self.state = target
             owner = self._owner
             assert owner is not None
-            owner.on_method(ChannelOpenOk())
-            return
-        decode_method(payload)
-        raise ChannelFault(f"expected 'channel.open' on channel {self.number}")
+            # Servers of earlier versions leave out the reserved argument of channel.open-ok.
+            owner.on_method(ChannelOpenOk() if method_id == methods.CHANNEL_OPEN_OK else decode_method(payload))
+
+    def _illegal(self, method_id: i64, payload: bytes) -> AmqpError:
+        """Return the error for a method that has no entry in the table. Raises SyntaxFault if it is malformed, too."""
+        method = decode_method(payload)
+        if self.state != OPEN:
+            return ChannelFault(f"expected 'channel.open' on channel {self.number}")
+        if method_id == methods.CHANNEL_OPEN:
+            return ChannelFault("second 'channel.open' seen")
+        return CommandInvalid(f"{method.name} is not for this side to receive")
 
     def receive_header(self, data: bytes, start: i64, stop: i64) -> None:
         """Handle a content header, whose payload is data[start:stop].

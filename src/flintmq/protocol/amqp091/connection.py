@@ -39,10 +39,9 @@ from flintmq.base.limits import (
     TICK_WORK_UNITS,
 )
 from flintmq.base.work import WORK
-from flintmq.protocol.amqp091 import channel as channels
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.reassembly import ReassemblyBudget
-from flintmq.protocol.amqp091.states import CONNECTION, State
+from flintmq.protocol.amqp091.states import CONNECTION, OPEN, OPENING, UNUSED, State
 from flintmq.protocol.output import Output
 from flintmq.protocol.reassembly import NodeReassembly
 from flintmq.protocol.role import Role
@@ -380,13 +379,13 @@ class Connection:
                     # A few bytes can cause milliseconds of work, so the other connections get their turn first.
                     self._needed = 0
                     return start - 7
-                if self.holds_publishes and method == methods.BASIC_PUBLISH and channel.state == channels.OPEN:
+                if self.holds_publishes and method == methods.BASIC_PUBLISH and channel.state == OPEN:
                     self._needed = 0
                     self._hold(number)
                     return start - 7
                 if method != methods.BASIC_PUBLISH and method != methods.BASIC_ACK:
                     self._work -= self._method_work
-                if method == methods.CHANNEL_OPEN and self._is_server and channel.state == channels.UNUSED:
+                if method == methods.CHANNEL_OPEN and self._is_server and channel.state == UNUSED:
                     self._open_channel(channel)
                 else:
                     channel.receive_method(method, data, start, stop)
@@ -692,7 +691,7 @@ class Connection:
         if not self._is_open:
             raise LocalProtocolError(f"the connection is {self.state.value}")
         number = 1
-        while number in self._channels and self._channels[number].state != channels.UNUSED:
+        while number in self._channels and self._channels[number].state != UNUSED:
             number += 1
         if number > self.tuning.channel_max:
             raise LocalProtocolError(f"all {self.tuning.channel_max} channels are in use; close one")
@@ -771,7 +770,7 @@ class Connection:
         if channel is not None and (self._frame_method == 0 or isinstance(error, UnexpectedFrame)):
             # The fault is in a content frame, or one is missing: the method before it is the one that fails.
             self._frame_method = channel.content_method()
-        if error.closes_connection or channel is None or channel.state not in (channels.OPEN, channels.OPENING):
+        if error.closes_connection or channel is None or channel.state not in (OPEN, OPENING):
             self._close_with(error)
         else:
             channel.close(error.code, error.reply_text, int(self._frame_method), error)

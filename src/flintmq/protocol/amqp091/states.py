@@ -1,7 +1,7 @@
 """The legal moves of an AMQP 0-9-1 connection and its channels, as data.
 
-`CONNECTION[role][state][method]` is the state after *receiving* that method; a method without an entry is a protocol
-error. Sending needs no table: the state of an engine determines what it sends.
+`CONNECTION[role][state][method]` and `CHANNEL[role][state][method]` are the states after *receiving* that method; a
+method without an entry is a protocol error. Sending needs no table: the state of an engine determines what it sends.
 """
 
 from enum import Enum
@@ -58,22 +58,42 @@ _CLIENT: Final[Moves] = {
     },
     State.CLOSING: {methods.CONNECTION_CLOSE: State.CLOSED, methods.CONNECTION_CLOSE_OK: State.CLOSED},
 }
-_CHANNEL_LIFE: Final = (
-    methods.CHANNEL_OPEN,
-    methods.CHANNEL_OPEN_OK,
-    methods.CHANNEL_CLOSE,
-    methods.CHANNEL_CLOSE_OK,
-)
 CONNECTION: Final[dict[Role, Moves]] = {Role.SERVER: _SERVER, Role.CLIENT: _CLIENT}
 
-# The methods that each role may receive on an open channel. Any other known method is 503 command-invalid.
-RECEIVED: Final[dict[Role, frozenset[int]]] = {
-    role: frozenset(
-        row.number
-        for row in METHOD_TABLE
-        if row.receivers & receiver and not row.name.startswith("connection.") and row.number not in _CHANNEL_LIFE
-    )
-    for role, receiver in ((Role.SERVER, SERVER), (Role.CLIENT, CLIENT))
+# The states of a channel number. They are integers, because each frame compares them. CLOSING: this side has sent
+# channel.close.
+UNUSED: Final = 0
+OPENING: Final = 1
+OPEN: Final = 2
+CLOSING: Final = 3
+
+ChannelMoves = dict[int, dict[int, int]]
+
+
+def _while_open(receiver: int) -> dict[int, int]:
+    """The moves of an open channel: channel.close ends it, and any other method of the peer leaves it open."""
+    moves = {
+        row.number: OPEN for row in METHOD_TABLE if row.receivers & receiver and not row.name.startswith("connection.")
+    }
+    for method in (methods.CHANNEL_OPEN, methods.CHANNEL_OPEN_OK, methods.CHANNEL_CLOSE_OK):
+        moves.pop(method, None)
+    return {**moves, methods.CHANNEL_CLOSE: UNUSED}
+
+
+# In CLOSING, a method without an entry is no error: the peer sent it before it saw channel.close, and it is dropped.
+_WHILE_CLOSING: Final = {methods.CHANNEL_CLOSE: CLOSING, methods.CHANNEL_CLOSE_OK: UNUSED}
+CHANNEL: Final[dict[Role, ChannelMoves]] = {
+    Role.SERVER: {
+        UNUSED: {methods.CHANNEL_OPEN: OPEN},
+        OPEN: _while_open(SERVER),
+        CLOSING: _WHILE_CLOSING,
+    },
+    Role.CLIENT: {
+        UNUSED: {},
+        OPENING: {methods.CHANNEL_OPEN_OK: OPEN},
+        OPEN: _while_open(CLIENT),
+        CLOSING: _WHILE_CLOSING,
+    },
 }
 # Methods that are followed by a content header and body frames (amqp-0-9-1 §4.2.6).
 CONTENT_METHODS: Final = frozenset(row.number for row in METHOD_TABLE if row.has_content)
