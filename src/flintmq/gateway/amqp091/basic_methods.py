@@ -19,6 +19,8 @@ from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.deliveries import annotated
+from flintmq.gateway.amqp091.handlers import Handlers
+from flintmq.gateway.amqp091.permissions import check_read
 from flintmq.gateway.amqp091.publish_options import REPLY_PREFIX, REPLY_TO
 from flintmq.gateway.amqp091.queue_methods import generated_name
 from flintmq.gateway.amqp091.unacked import REJECT, REQUEUE, Delivery
@@ -46,16 +48,17 @@ from flintmq.wire.amqp091.methods import (
     ChannelFlowOk,
     ConfirmSelect,
     ConfirmSelectOk,
-    Method,
 )
 from flintmq.wire.amqp091.tables import INT64_MAX, encode_shortstr
 
 # How many unsendable messages one basic.get discards before it answers that the queue is empty.
 _GIVEN_UP_MAX: Final = 1_024
 
+METHODS: Final[Handlers] = Handlers()
 
-def qos(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, BasicQos)
+
+@METHODS.handles(BasicQos)
+def qos(channel: ServerChannel, method: BasicQos) -> None:
     deliveries = channel.deliveries
     messages, size = method.prefetch_count, method.prefetch_size
     connection = channel.connection
@@ -70,8 +73,11 @@ def qos(channel: ServerChannel, method: Method) -> None:
     channel.reply(BasicQosOk())
 
 
-def consume(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, BasicConsume)
+@METHODS.handles(BasicConsume)
+def consume(channel: ServerChannel, method: BasicConsume) -> None:
+    if method.queue != REPLY_TO:
+        # A channel may always consume its own replies.
+        check_read(channel, method.queue)
     deliveries = channel.deliveries
     arguments = method.arguments
     tag = method.consumer_tag or generated_name("amq.ctag-", channel)
@@ -135,8 +141,8 @@ def _reply_queue(channel: ServerChannel, no_ack: bool) -> Queue:
     return channel.vhost.make_reply_queue(channel.reply_queue)
 
 
-def cancel(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, BasicCancel)
+@METHODS.handles(BasicCancel)
+def cancel(channel: ServerChannel, method: BasicCancel) -> None:
     consumer = channel.deliveries.consumers.get(method.consumer_tag)
     if consumer is None:
         channel.forget_tag(method.consumer_tag)
@@ -147,12 +153,14 @@ def cancel(channel: ServerChannel, method: Method) -> None:
         channel.reply(BasicCancelOk(consumer_tag=method.consumer_tag))
 
 
-def cancel_ok(channel: ServerChannel, method: Method) -> None:
+@METHODS.handles(BasicCancelOk)
+def cancel_ok(channel: ServerChannel, method: BasicCancelOk) -> None:
     """Ignore the answer to a basic.cancel of the server, which some clients send despite no-wait."""
 
 
-def get(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, BasicGet)
+@METHODS.handles(BasicGet)
+def get(channel: ServerChannel, method: BasicGet) -> None:
+    check_read(channel, method.queue)
     deliveries = channel.deliveries
     queue = entry_queue(channel.queue(method.queue), "basic.get")
     if queue.settings.single_active and queue.kind == "quorum":
@@ -214,13 +222,13 @@ def _next_sendable(channel: ServerChannel, queue: EntryQueue) -> Entry | None:
     return None
 
 
-def reject(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, BasicReject)
+@METHODS.handles(BasicReject)
+def reject(channel: ServerChannel, method: BasicReject) -> None:
     channel.settle(_tag(method.delivery_tag), False, REQUEUE if method.requeue else REJECT)
 
 
-def nack(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, BasicNack)
+@METHODS.handles(BasicNack)
+def nack(channel: ServerChannel, method: BasicNack) -> None:
     channel.settle(_tag(method.delivery_tag), method.multiple, REQUEUE if method.requeue else REJECT)
 
 
@@ -231,14 +239,14 @@ def _tag(delivery_tag: int) -> int:
     return delivery_tag
 
 
-def recover(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, BasicRecover)
+@METHODS.handles(BasicRecover)
+def recover(channel: ServerChannel, method: BasicRecover) -> None:
     _recover(channel, method.requeue)
     channel.reply(BasicRecoverOk())
 
 
-def recover_async(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, BasicRecoverAsync)
+@METHODS.handles(BasicRecoverAsync)
+def recover_async(channel: ServerChannel, method: BasicRecoverAsync) -> None:
     _recover(channel, method.requeue)
 
 
@@ -251,24 +259,25 @@ def _recover(channel: ServerChannel, requeue: bool) -> None:
         deliveries.redeliver()
 
 
-def select_confirms(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, ConfirmSelect)
+@METHODS.handles(ConfirmSelect)
+def select_confirms(channel: ServerChannel, method: ConfirmSelect) -> None:
     channel.select_confirms()
     if not method.no_wait:
         channel.reply(ConfirmSelectOk())
 
 
-def flow(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, ChannelFlow)
+@METHODS.handles(ChannelFlow)
+def flow(channel: ServerChannel, method: ChannelFlow) -> None:
     channel.deliveries.flow(method.active)
     channel.reply(ChannelFlowOk(active=method.active))
 
 
-def flow_ok(channel: ServerChannel, method: Method) -> None:
+@METHODS.handles(ChannelFlowOk)
+def flow_ok(channel: ServerChannel, method: ChannelFlowOk) -> None:
     """Ignore the client's answer to channel.flow: messages that it publishes regardless have to wait anyway."""
 
 
-def request_access(channel: ServerChannel, method: Method) -> None:
+@METHODS.handles(AccessRequest)
+def request_access(channel: ServerChannel, method: AccessRequest) -> None:
     """Answer a request for an access ticket (AMQP 0-9). Tickets are not checked; permissions replaced them."""
-    assert isinstance(method, AccessRequest)
     channel.reply(AccessRequestOk(ticket=1))

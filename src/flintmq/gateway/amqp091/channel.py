@@ -36,7 +36,6 @@ from flintmq.broker.stage.stage import Stage
 from flintmq.broker.tap import Client
 from flintmq.broker.transaction import Transaction
 from flintmq.broker.vhost_access import Access
-from flintmq.gateway.amqp091.audit import AUDITED, target_of
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.confirms import Confirms, Reply
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
@@ -57,8 +56,25 @@ from flintmq.wire.amqp091 import methods
 from flintmq.wire.amqp091.method_codec import encode_method
 from flintmq.wire.amqp091.methods import BasicCancel, BasicReturn, ChannelFlow, Method, TxCommitOk
 
-# The handler of a method: it answers through the channel, or raises AmqpError.
-Handler = Callable[["ServerChannel", Method], None]
+
+@final
+class MethodHandler:
+    """How a channel handles a method: `handle` answers through the channel, or raises AmqpError.
+
+    `changes` returns the object whose definition the method changes, for the audit log; empty if nobody but its own
+    connection can use the object. None: the method changes no definition. `names` are the arguments that are names of
+    definitions: in the dialect rabbitmq, their line ends are removed.
+    """
+
+    def __init__(
+        self,
+        handle: Callable[["ServerChannel", Method], None],
+        changes: Callable[["ServerChannel", Method], str] | None,
+        names: tuple[str, ...],
+    ) -> None:
+        self.handle = handle
+        self.changes = changes
+        self.names = names
 
 
 @final
@@ -71,8 +87,7 @@ class ServerChannel(ClientChannel):
         access: Access,
         connection: ClientConnection,
         notify_cancel: bool,
-        handlers: dict[int, Handler],
-        checks: dict[int, Handler],
+        handlers: dict[int, MethodHandler],
     ) -> None:
         super().__init__(service, access, connection)
         self._engine = connection.engine
@@ -101,8 +116,6 @@ class ServerChannel(ClientChannel):
         self._closes_later = False
         self._access = access
         self._handlers = handlers
-        # The permission checks of methods.
-        self._checks = checks
         self._notify_cancel = notify_cancel
         self._targets = self.gateway.targets.of(access.rights)
         # The target, method and properties of the last publish, which most publishers repeat.
@@ -324,15 +337,19 @@ class ServerChannel(ClientChannel):
         handler = self._handlers.get(method.id)
         if handler is None:
             raise NotImplementedHere(f"{method.name} is not implemented yet")
-        if not self.vhost.dialect.checks_names:
-            strip_line_ends(method)
-        check = self._checks.get(method.id)
-        target = target_of(method, self.vhost, self.last_queue) if method.id in AUDITED else ""
+        if handler.names and not self.vhost.dialect.checks_names:
+            strip_line_ends(method, handler.names)
+        changes = handler.changes
+        if changes is None:
+            handler.handle(self, method)
+        else:
+            self._handle_audited(handler.handle, method, changes(self, method))
+
+    def _handle_audited(self, handle: Callable[["ServerChannel", Method], None], method: Method, target: str) -> None:
+        """Handle a method that changes the definition of `target`, and record that, or the refusal."""
         version: i64 = self.vhost.router.version
         try:
-            if check is not None:
-                check(self, method)
-            handler(self, method)
+            handle(self, method)
         except AmqpError as error:
             if target:
                 self._audit(method, target, error.text)

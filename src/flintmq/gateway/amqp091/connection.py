@@ -24,9 +24,8 @@ from flintmq.gateway.amqp091 import (
     stream_methods,
     tx_methods,
 )
-from flintmq.gateway.amqp091.channel import Handler, ServerChannel
+from flintmq.gateway.amqp091.channel import MethodHandler, ServerChannel
 from flintmq.gateway.amqp091.deliveries import Deliveries
-from flintmq.gateway.amqp091.permissions import CHECKS
 from flintmq.gateway.amqp091.ports import ClientConnection
 from flintmq.gateway.amqp091.service import Service
 from flintmq.gateway.expiry import Expiry
@@ -35,50 +34,16 @@ from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.connection import Connection
 from flintmq.protocol.output import Output
 from flintmq.protocol.role import Role
-from flintmq.wire.amqp091 import methods
 
-# The handlers of methods; a legal method without a handler is answered with 540 not-implemented.
-_HANDLERS: Final[dict[int, Handler]] = {
-    methods.ACCESS_REQUEST: basic_methods.request_access,
-    methods.CHANNEL_FLOW: basic_methods.flow,
-    methods.CHANNEL_FLOW_OK: basic_methods.flow_ok,
-    methods.EXCHANGE_DECLARE: exchange_methods.declare,
-    methods.EXCHANGE_DELETE: exchange_methods.delete,
-    methods.EXCHANGE_BIND: exchange_methods.bind,
-    methods.EXCHANGE_UNBIND: exchange_methods.unbind,
-    methods.QUEUE_DECLARE: queue_methods.declare,
-    methods.QUEUE_BIND: queue_methods.bind,
-    methods.QUEUE_UNBIND: queue_methods.unbind,
-    methods.QUEUE_PURGE: queue_methods.purge,
-    methods.QUEUE_DELETE: queue_methods.delete,
-    methods.BASIC_QOS: basic_methods.qos,
-    methods.BASIC_CONSUME: basic_methods.consume,
-    methods.BASIC_CANCEL: basic_methods.cancel,
-    methods.BASIC_CANCEL_OK: basic_methods.cancel_ok,
-    methods.BASIC_GET: basic_methods.get,
-    methods.BASIC_REJECT: basic_methods.reject,
-    methods.BASIC_NACK: basic_methods.nack,
-    methods.BASIC_RECOVER: basic_methods.recover,
-    methods.BASIC_RECOVER_ASYNC: basic_methods.recover_async,
-    methods.CONFIRM_SELECT: basic_methods.select_confirms,
-    methods.TX_SELECT: tx_methods.select,
-    methods.TX_COMMIT: tx_methods.commit,
-    methods.TX_ROLLBACK: tx_methods.rollback,
-    methods.STREAM_QUERY: stream_methods.query,
-    methods.STREAM_SPAN: stream_methods.span,
-    methods.STREAM_FETCH: stream_methods.fetch,
-    methods.LEASE_OPEN: lease_methods.open_lease,
-    methods.LEASE_EXTEND: lease_methods.extend,
-    methods.LEASE_FETCH: lease_methods.fetch,
-    methods.LEASE_SETTLE: lease_methods.settle,
-    methods.LEASE_RELEASE: lease_methods.release,
-    methods.LEASE_QUERY: lease_methods.query,
-    methods.STAGE_OPEN: stage_methods.open_stage,
-    methods.STAGE_SELECT: stage_methods.select,
-    methods.STAGE_READY: stage_methods.ready,
-    methods.STAGE_COMMIT: stage_methods.commit,
-    methods.STAGE_ABORT: stage_methods.abort,
-    methods.STAGE_FORGET: stage_methods.forget,
+# The handlers of methods by number; a legal method without a handler is answered with 540 not-implemented.
+_HANDLERS: Final[dict[int, MethodHandler]] = {
+    **basic_methods.METHODS.by_method,
+    **exchange_methods.METHODS.by_method,
+    **lease_methods.METHODS.by_method,
+    **queue_methods.METHODS.by_method,
+    **stage_methods.METHODS.by_method,
+    **stream_methods.METHODS.by_method,
+    **tx_methods.METHODS.by_method,
 }
 # A client that needs the specification's meaning of basic.qos: workers of Celery raise the limit of their existing
 # consumers for each task that is not due yet, and would otherwise get no more tasks.
@@ -200,7 +165,7 @@ class ServerConnection(ClientConnection, Applicant):
         access = self.access
         assert access is not None
         access.open_channel()
-        made = ServerChannel(channel, self._output, self._service, access, self, self._notify_cancel, _HANDLERS, CHECKS)
+        made = ServerChannel(channel, self._output, self._service, access, self, self._notify_cancel, _HANDLERS)
         self.channels[int(channel.number)] = made
         return made
 

@@ -1,6 +1,11 @@
 """Handlers of exchange.*."""
 
+from typing import Final
+
+from flintmq.broker.access.permission import CONFIGURE
 from flintmq.gateway.amqp091.channel import ServerChannel
+from flintmq.gateway.amqp091.handlers import Handlers
+from flintmq.gateway.amqp091.permissions import check_binding, check_exchange
 from flintmq.wire.amqp091.methods import (
     ExchangeBind,
     ExchangeBindOk,
@@ -10,17 +15,35 @@ from flintmq.wire.amqp091.methods import (
     ExchangeDeleteOk,
     ExchangeUnbind,
     ExchangeUnbindOk,
-    Method,
 )
 
+METHODS: Final[Handlers] = Handlers()
 
-def declare(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, ExchangeDeclare)
+
+def _declared(channel: ServerChannel, method: ExchangeDeclare) -> str:
+    return "" if method.passive else f"exchange '{method.exchange}'"
+
+
+def _deleted(channel: ServerChannel, method: ExchangeDelete) -> str:
+    return f"exchange '{method.exchange}'"
+
+
+def _bound(channel: ServerChannel, method: ExchangeBind | ExchangeUnbind) -> str:
+    return f"exchange '{method.destination}' from exchange '{method.source}' by key '{method.routing_key}'"
+
+
+@METHODS.handles(ExchangeDeclare, _declared, ("exchange",))
+def declare(channel: ServerChannel, method: ExchangeDeclare) -> None:
     if channel.is_void(method.passive, method.no_wait):
         return
     if method.passive:
+        if method.exchange != "":
+            channel.rights.check_any("exchange", method.exchange)
         channel.vhost.exchanges.find_declared(method.exchange)
     else:
+        # The empty name is refused to everybody, for another reason.
+        if method.exchange != "":
+            check_exchange(channel, method.exchange, method.arguments)
         channel.vhost.exchanges.declare(
             method.exchange, method.type, method.durable, method.auto_delete, method.internal, method.arguments
         )
@@ -28,23 +51,27 @@ def declare(channel: ServerChannel, method: Method) -> None:
         channel.reply_when_durable(ExchangeDeclareOk())
 
 
-def delete(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, ExchangeDelete)
+@METHODS.handles(ExchangeDelete, _deleted, ("exchange",))
+def delete(channel: ServerChannel, method: ExchangeDelete) -> None:
+    if method.exchange != "":
+        channel.rights.check(CONFIGURE, "exchange", method.exchange)
     channel.vhost.exchanges.delete(method.exchange, method.if_unused)
     if not method.no_wait:
         channel.reply_when_durable(ExchangeDeleteOk())
 
 
-def bind(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, ExchangeBind)
+@METHODS.handles(ExchangeBind, _bound, ("destination", "source"))
+def bind(channel: ServerChannel, method: ExchangeBind) -> None:
+    check_binding(channel, "exchange", method.destination, method.source, method.routing_key)
     channel.spend_on_selector(method.arguments)
     channel.vhost.exchanges.bind_exchange(method.destination, method.source, method.routing_key, method.arguments)
     if not method.no_wait:
         channel.reply_when_durable(ExchangeBindOk())
 
 
-def unbind(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, ExchangeUnbind)
+@METHODS.handles(ExchangeUnbind, _bound, ("destination", "source"))
+def unbind(channel: ServerChannel, method: ExchangeUnbind) -> None:
+    check_binding(channel, "exchange", method.destination, method.source, method.routing_key)
     exchanges = channel.vhost.exchanges
     # Without one of the exchanges there is no binding, which is no fault (RabbitMQ).
     if method.destination in exchanges.by_name and method.source in exchanges.by_name:

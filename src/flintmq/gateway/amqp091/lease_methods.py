@@ -1,7 +1,8 @@
 """Handlers of lease.*: FlintMQ's own class of methods, for readers that want repeatable batches of a queue.
 
 Methods that extend, settle or take over a lease are answered once that is on the disk, so a crash cannot undo them.
-Leased messages can be fetched over any connection.
+Leased messages can be fetched over any connection. All methods need `read`: a user who may consume from a queue may
+also take over a lease of another client.
 """
 
 from typing import Final
@@ -12,6 +13,8 @@ from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.lease.lease import Lease
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.chunk import NO_PROPERTIES, Chunk
+from flintmq.gateway.amqp091.handlers import Handlers
+from flintmq.gateway.amqp091.permissions import check_read
 from flintmq.wire.amqp091.methods import (
     LeaseExtend,
     LeaseExtendOk,
@@ -25,7 +28,6 @@ from flintmq.wire.amqp091.methods import (
     LeaseReleaseOk,
     LeaseSettle,
     LeaseSettleOk,
-    Method,
 )
 
 # Numbers on the wire are unsigned with 64 bits; higher ones are cut to this.
@@ -33,9 +35,12 @@ _HIGHEST: Final = 2**63 - 1
 # The longest timeout in milliseconds, which no clock reaches.
 _LONGEST_MS: Final = 2**53
 
+METHODS: Final[Handlers] = Handlers()
 
-def open_lease(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, LeaseOpen)
+
+@METHODS.handles(LeaseOpen)
+def open_lease(channel: ServerChannel, method: LeaseOpen) -> None:
+    check_read(channel, method.queue)
     channel.check_storage()
     queue = channel.queue(method.queue)
     timeout_ms = min(method.timeout, _LONGEST_MS)
@@ -43,8 +48,9 @@ def open_lease(channel: ServerChannel, method: Method) -> None:
     channel.reply_when_stored(LeaseOpenOk(epoch=lease.epoch, first=lease.first, next=lease.next))
 
 
-def extend(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, LeaseExtend)
+@METHODS.handles(LeaseExtend)
+def extend(channel: ServerChannel, method: LeaseExtend) -> None:
+    check_read(channel, method.queue)
     channel.check_storage()
     lease = _find(channel, method.queue, method.consumer)
     taken = lease.extend(
@@ -56,9 +62,10 @@ def extend(channel: ServerChannel, method: Method) -> None:
     )
 
 
-def fetch(channel: ServerChannel, method: Method) -> None:
+@METHODS.handles(LeaseFetch)
+def fetch(channel: ServerChannel, method: LeaseFetch) -> None:
     """Fetch messages from a position on, as one content; empty when the range is empty."""
-    assert isinstance(method, LeaseFetch)
+    check_read(channel, method.queue)
     lease = _find(channel, method.queue, method.consumer)
     lease.used()
     start = min(method.offset, _HIGHEST)
@@ -99,24 +106,27 @@ def _fill(chunk: Chunk, lease: Lease, start: i64, stop: i64) -> i64:
     return following
 
 
-def settle(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, LeaseSettle)
+@METHODS.handles(LeaseSettle)
+def settle(channel: ServerChannel, method: LeaseSettle) -> None:
+    check_read(channel, method.queue)
     channel.check_storage()
     lease = _find(channel, method.queue, method.consumer)
     lease.settle(min(method.epoch, _HIGHEST), min(method.up_to, _HIGHEST))
     channel.reply_when_stored(LeaseSettleOk())
 
 
-def release(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, LeaseRelease)
+@METHODS.handles(LeaseRelease)
+def release(channel: ServerChannel, method: LeaseRelease) -> None:
+    check_read(channel, method.queue)
     channel.check_storage()
     count = _find(channel, method.queue, method.consumer).release(min(method.epoch, _HIGHEST))
     channel.reply_when_stored(LeaseReleaseOk(message_count=count))
 
 
-def query(channel: ServerChannel, method: Method) -> None:
+@METHODS.handles(LeaseQuery)
+def query(channel: ServerChannel, method: LeaseQuery) -> None:
     """The state of a lease. Asking does not extend the lease."""
-    assert isinstance(method, LeaseQuery)
+    check_read(channel, method.queue)
     lease = _find(channel, method.queue, method.consumer)
     channel.reply(
         LeaseQueryOk(

@@ -1,15 +1,17 @@
 """Handlers of queue.*."""
 
 from base64 import urlsafe_b64encode
+from typing import Final
 
 from flintmq.base.errors import NotFound
+from flintmq.broker.access.permission import CONFIGURE
 from flintmq.broker.queue.entries import entry_queue
 from flintmq.broker.queue.purge import drop_all
 from flintmq.gateway.amqp091.channel import ServerChannel
-from flintmq.gateway.amqp091.permissions import check_queue
+from flintmq.gateway.amqp091.handlers import Handlers
+from flintmq.gateway.amqp091.permissions import check_binding, check_queue, check_read
 from flintmq.gateway.amqp091.publish_options import REPLY_TO, is_reply_address
 from flintmq.wire.amqp091.methods import (
-    Method,
     QueueBind,
     QueueBindOk,
     QueueDeclare,
@@ -22,29 +24,53 @@ from flintmq.wire.amqp091.methods import (
     QueueUnbindOk,
 )
 
+METHODS: Final[Handlers] = Handlers()
+
 
 def generated_name(prefix: str, channel: ServerChannel) -> str:
     """Generate a unique name: `prefix` and 128 random bits."""
     return prefix + urlsafe_b64encode(channel.gateway.random_bytes(16)).decode().rstrip("=")
 
 
-def declare(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, QueueDeclare)
+def _declared(channel: ServerChannel, method: QueueDeclare) -> str:
+    """The declared queue; empty for a private one, as which a generated name counts: it is not known before."""
+    is_private = method.passive or method.exclusive or method.queue == "" or is_reply_address(method.queue)
+    return "" if is_private else f"queue '{method.queue}'"
+
+
+def _changed(channel: ServerChannel, method: QueuePurge | QueueDelete) -> str:
+    return _shared(channel, method.queue)
+
+
+def _bound(channel: ServerChannel, method: QueueBind | QueueUnbind) -> str:
+    name = _shared(channel, method.queue)
+    return name and f"{name} from exchange '{method.exchange}' by key '{method.routing_key}'"
+
+
+def _shared(channel: ServerChannel, queue: str) -> str:
+    """A queue for the audit log; empty if it ends with its connection."""
+    name = queue or channel.last_queue
+    found = channel.vhost.queues.get(name)
+    return "" if found is not None and found.owner is not None else f"queue '{name}'"
+
+
+@METHODS.handles(QueueDeclare, _declared, ("queue",))
+def declare(channel: ServerChannel, method: QueueDeclare) -> None:
     vhost = channel.vhost
     if channel.is_void(method.passive, method.no_wait):
         return
     if is_reply_address(method.queue):
+        # This only tells whether a client waits for replies there, so it needs no permission (RabbitMQ).
         _declare_reply_address(channel, method)
         return
     if method.passive:
+        channel.rights.check_any("queue", channel.queue_name(method.queue))
         queue = channel.queue(method.queue)
         queue.used()
     else:
         generated = method.queue == ""
-        name = method.queue
-        if generated:
-            name = generated_name("amq.gen-", channel)
-            check_queue(channel, method, name)
+        name = generated_name("amq.gen-", channel) if generated else method.queue
+        check_queue(channel, name, method.arguments)
         vhost.dialect.check_field_names(method.arguments)
         queue = vhost.declare_queue(
             name,
@@ -79,21 +105,25 @@ def _declare_reply_address(channel: ServerChannel, method: QueueDeclare) -> None
         channel.reply(QueueDeclareOk(queue=name, message_count=0, consumer_count=1))
 
 
-def bind(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, QueueBind)
-    queue = channel.queue(method.queue)
+@METHODS.handles(QueueBind, _bound, ("queue", "exchange"))
+def bind(channel: ServerChannel, method: QueueBind) -> None:
+    name = channel.queue_name(method.queue)
     # Without a queue name, an empty key means the name of the last declared queue (amqp-0-9-1 queue.bind.queue).
-    key = queue.name if method.queue == "" and method.routing_key == "" else method.routing_key
+    key = name if method.queue == "" and method.routing_key == "" else method.routing_key
+    check_binding(channel, "queue", name, method.exchange, key)
+    queue = channel.queue(method.queue)
     channel.spend_on_selector(method.arguments)
     channel.vhost.exchanges.bind_queue(queue, method.exchange, key, method.arguments)
     if not method.no_wait:
         channel.reply_when_durable(QueueBindOk())
 
 
-def unbind(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, QueueUnbind)
+@METHODS.handles(QueueUnbind, _bound, ("queue", "exchange"))
+def unbind(channel: ServerChannel, method: QueueUnbind) -> None:
     vhost = channel.vhost
     name = channel.queue_name(method.queue)
+    key = name if method.queue == "" and method.routing_key == "" else method.routing_key
+    check_binding(channel, "queue", name, method.exchange, key)
     are_there = name in vhost.queues and method.exchange in vhost.exchanges.by_name
     # Without the queue or the exchange there is no binding, which is no fault (RabbitMQ).
     if are_there or vhost.dialect.missing_is_fault:
@@ -101,15 +131,17 @@ def unbind(channel: ServerChannel, method: Method) -> None:
     channel.reply_when_durable(QueueUnbindOk())
 
 
-def purge(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, QueuePurge)
+@METHODS.handles(QueuePurge, _changed)
+def purge(channel: ServerChannel, method: QueuePurge) -> None:
+    check_read(channel, method.queue)
     count = drop_all(entry_queue(channel.queue(method.queue), "queue.purge"))
     if not method.no_wait:
         channel.reply(QueuePurgeOk(message_count=count))
 
 
-def delete(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, QueueDelete)
+@METHODS.handles(QueueDelete, _changed, ("queue",))
+def delete(channel: ServerChannel, method: QueueDelete) -> None:
+    channel.rights.check(CONFIGURE, "queue", channel.queue_name(method.queue))
     name = method.queue
     if name == "":
         name = channel.queue("").name

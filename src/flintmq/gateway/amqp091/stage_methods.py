@@ -3,12 +3,14 @@
 A task selects an attempt, publishes messages into it, and completes it. The driver commits on another channel.
 """
 
+from typing import Final
+
 from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.stage.stage import Stage
 from flintmq.gateway.amqp091.channel import ServerChannel
+from flintmq.gateway.amqp091.handlers import Handlers
 from flintmq.wire.amqp091.committed_attempts import PARTITION_MAX, decode_attempts
 from flintmq.wire.amqp091.methods import (
-    Method,
     StageAbort,
     StageAbortOk,
     StageCommit,
@@ -24,17 +26,19 @@ from flintmq.wire.amqp091.methods import (
 )
 from flintmq.wire.amqp091.tables import INT64_MAX
 
+METHODS: Final[Handlers] = Handlers()
 
-def open_stage(channel: ServerChannel, method: Method) -> None:
+
+@METHODS.handles(StageOpen)
+def open_stage(channel: ServerChannel, method: StageOpen) -> None:
     """Open a stage. The answer waits until the new epoch is on the disk, so that a crash cannot undo it."""
-    assert isinstance(method, StageOpen)
     channel.check_storage()
     stage = channel.vhost.stages.open(method.transactional_id, channel.user.owner, method.owner)
     channel.reply_when_stored(StageOpenOk(epoch=int(stage.epoch), next_batch=int(stage.next_batch)))
 
 
-def select(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, StageSelect)
+@METHODS.handles(StageSelect)
+def select(channel: ServerChannel, method: StageSelect) -> None:
     if method.partition > PARTITION_MAX or max(method.batch, method.attempt) >= INT64_MAX:
         raise PreconditionFailed(f"a partition is {PARTITION_MAX} at most, a batch or attempt {INT64_MAX - 1}")
     stage = _stage(channel, method.transactional_id)
@@ -44,14 +48,14 @@ def select(channel: ServerChannel, method: Method) -> None:
     channel.reply(StageSelectOk(already=attempt.is_late))
 
 
-def ready(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, StageReady)
+@METHODS.handles(StageReady)
+def ready(channel: ServerChannel, method: StageReady) -> None:
     channel.check_storage()
     channel.reply_when_stored(StageReadyOk(message_count=channel.complete_attempt()))
 
 
-def commit(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, StageCommit)
+@METHODS.handles(StageCommit)
+def commit(channel: ServerChannel, method: StageCommit) -> None:
     channel.check_storage()
     found = decode_attempts(method.attempts)
     if method.batch >= INT64_MAX:
@@ -68,15 +72,15 @@ def commit(channel: ServerChannel, method: Method) -> None:
     channel.reply_when_stored(StageCommitOk(message_count=int(committed.published), already=committed.already))
 
 
-def abort(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, StageAbort)
+@METHODS.handles(StageAbort)
+def abort(channel: ServerChannel, method: StageAbort) -> None:
     channel.check_storage()
     _stage(channel, method.transactional_id).abort(method.epoch, method.batch)
     channel.reply_when_stored(StageAbortOk())
 
 
-def forget(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, StageForget)
+@METHODS.handles(StageForget)
+def forget(channel: ServerChannel, method: StageForget) -> None:
     channel.check_storage()
     stages = channel.vhost.stages
     if channel.user.is_administrator:

@@ -11,8 +11,9 @@ from flintmq.broker.queue.stream import StreamQueue
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.chunk import NO_PROPERTIES, Chunk
 from flintmq.gateway.amqp091.codec import CODEC_091
+from flintmq.gateway.amqp091.handlers import Handlers
+from flintmq.gateway.amqp091.permissions import check_read
 from flintmq.wire.amqp091.methods import (
-    Method,
     StreamFetch,
     StreamFetchOk,
     StreamQuery,
@@ -24,13 +25,16 @@ from flintmq.wire.amqp091.methods import (
 # Bytes that are read from the disk at once, because a reader of a range needs all of it.
 _FETCH_AHEAD_BYTES: Final = 256 * 1024
 
+METHODS: Final[Handlers] = Handlers()
 
-def query(channel: ServerChannel, method: Method) -> None:
+
+@METHODS.handles(StreamQuery)
+def query(channel: ServerChannel, method: StreamQuery) -> None:
     """Answer the range of offsets, the first offset at or after a timestamp, and the id of the stream.
 
     The id differs if the stream is deleted and another one gets its name.
     """
-    assert isinstance(method, StreamQuery)
+    check_read(channel, method.queue)
     stream = _stream(channel, method.queue)
     log = stream.log
     first, end = log.first_offset, log.durable_offset
@@ -38,12 +42,13 @@ def query(channel: ServerChannel, method: Method) -> None:
     channel.reply(StreamQueryOk(first_offset=first, next_offset=end, offset_at=min(at, end), stream=stream.id))
 
 
-def fetch(channel: ServerChannel, method: Method) -> None:
+@METHODS.handles(StreamFetch)
+def fetch(channel: ServerChannel, method: StreamFetch) -> None:
     """Answer messages from an offset on as one content, which is empty if the range is empty.
 
     Raises PreconditionFailed if the offset is before the first one that is kept.
     """
-    assert isinstance(method, StreamFetch)
+    check_read(channel, method.queue)
     stream = _stream(channel, method.queue)
     log = stream.log
     start = method.offset
@@ -78,9 +83,10 @@ def fetch(channel: ServerChannel, method: Method) -> None:
     channel.reply_with(answer, NO_PROPERTIES, chunk.take())
 
 
-def span(channel: ServerChannel, method: Method) -> None:
+@METHODS.handles(StreamSpan)
+def span(channel: ServerChannel, method: StreamSpan) -> None:
     """Answer the end of a range of about `max_bytes` in the files from an offset on; it has at least one message."""
-    assert isinstance(method, StreamSpan)
+    check_read(channel, method.queue)
     log = _stream(channel, method.queue).log
     start = max(method.offset, log.first_offset)
     stop = min(method.end_offset, log.durable_offset)
