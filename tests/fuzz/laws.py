@@ -3,8 +3,8 @@
 from typing import Final
 
 from flintmq.base.errors import NotImplementedHere, SyntaxFault
-from flintmq.client import requests
 from flintmq.client.session import Session
+from flintmq.client.waiting import Request
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.gateway import Gateway
 from flintmq.protocol.amqp091.connection import Login, Tuning
@@ -12,7 +12,18 @@ from flintmq.protocol.amqp091.states import State
 from flintmq.protocol.output import Outbox, Output
 from flintmq.wire.amqp091 import methods
 from flintmq.wire.amqp091.method_codec import decode_method, encode_method
-from flintmq.wire.amqp091.methods import QueueDeclare, QueueDeclareOk
+from flintmq.wire.amqp091.methods import (
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicGetEmpty,
+    BasicGetOk,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    Method,
+    QueueDeclare,
+    QueueDeclareOk,
+)
 from flintmq.wire.amqp091.properties import decode_properties, scan
 from flintmq.wire.amqp091.tables import check_table, decode_table
 from tests.unit.broker.memory import MemoryStorage
@@ -139,10 +150,10 @@ def _connected(data: bytes, step: int) -> str:
     if session.opened.is_ready and session.closed is None:
         # So much was asked, and may be answered.
         channel, _ = session.open_channel()
-        channel.ask(requests.declare_queue("q", False, False, False, False, None))
-        channel.ask(requests.select_confirms())
-        channel.subscribe(requests.consume("q", True, None))
-        channel.ask(requests.get("q", False))
+        channel.ask(Request(QueueDeclare(queue="q"), QueueDeclareOk))
+        channel.ask(Request(ConfirmSelect(), ConfirmSelectOk))
+        channel.subscribe(Request(BasicConsume(queue="q", no_ack=True), BasicConsumeOk))
+        channel.ask(Request[Method](BasicGet(queue="q"), BasicGetOk, BasicGetEmpty))
     for start in range(at, len(data), step):
         session.receive(data[start : start + step], 0.0)
     answered(b"".join(session.take_output())[8:])

@@ -8,10 +8,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Self, TypeVar, final
+from typing import Final, Self, final
 
 from flintmq.base.errors import ConnectionLost, FlintError
-from flintmq.client import handshake, loop_driver, requests, url
+from flintmq.client import handshake, loop_driver, url
 from flintmq.client.channel import ClientChannel
 from flintmq.client.delivery import Delivery, Inbox, Returned
 from flintmq.client.driven import PIECE_BYTES
@@ -20,11 +20,15 @@ from flintmq.client.loop_driver import LoopDriver
 from flintmq.client.publish import Body, Publishable
 from flintmq.client.session import Session
 from flintmq.client.values import LeaseInfo, QueueInfo, StageCommitted, StageInfo, StreamChunk, StreamInfo
-from flintmq.client.waiting import REQUEST_SECONDS, Request
+from flintmq.client.waiting import REQUEST_SECONDS, Answer, M, Request
+from flintmq.wire.amqp091 import methods
+from flintmq.wire.amqp091.committed_attempts import encode_in_parts
+from flintmq.wire.amqp091.methods import Method
 from flintmq.wire.amqp091.properties import Properties
 from flintmq.wire.amqp091.tables import Table
 
-T = TypeVar("T")
+# The answers that are chunks of records.
+Fetched = methods.StreamFetchOk | methods.LeaseFetchOk
 
 # A close waits no longer than this for the server, because the server needs no disk for it.
 _CLOSE_SECONDS: Final = 5.0
@@ -113,7 +117,7 @@ class Connection:
         core, opened = self._session.open_channel()
         await self._driver.answer(opened)
         if confirms:
-            await self._driver.answer(core.ask(requests.select_confirms()))
+            await self._driver.answer(core.ask(Request(methods.ConfirmSelect(), methods.ConfirmSelectOk)))
         return Channel(core, self._driver)
 
     async def process(self, timeout: float = 0.0) -> None:
@@ -155,7 +159,7 @@ class Channel:
         # One task publishes at a time, because a batch counts the publishes of the channel.
         self._publishing = asyncio.Lock()  # asyncio only
         # The request that completes the last attempt of `stage_ahead`; None if there is none to wait for.
-        self._staging: Request[int] | None = None
+        self._staging: Request[methods.StageReadyOk] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -202,11 +206,20 @@ class Channel:
         Raises:
             ChannelClosed: It exists with other properties (406), or does not exist and `passive` is set (404).
         """
-        await self._ask(requests.declare_exchange(name, type, durable, auto_delete, internal, passive, arguments))
+        method = methods.ExchangeDeclare(
+            exchange=name,
+            type=type,
+            passive=passive,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments or {},
+        )
+        await self._ask(method, methods.ExchangeDeclareOk)
 
     async def delete_exchange(self, name: str, if_unused: bool = False) -> None:
         """Delete an exchange and its bindings; with `if_unused`, only if it has none (else ChannelClosed, 406)."""
-        await self._ask(requests.delete_exchange(name, if_unused))
+        await self._ask(methods.ExchangeDelete(exchange=name, if_unused=if_unused), methods.ExchangeDeleteOk)
 
     async def declare_queue(
         self,
@@ -233,18 +246,30 @@ class Channel:
         Raises:
             ChannelClosed: It exists with other properties (406), or does not exist and `passive` is set (404).
         """
-        return await self._ask(requests.declare_queue(name, durable, exclusive, auto_delete, passive, arguments))
+        method = methods.QueueDeclare(
+            queue=name,
+            passive=passive,
+            durable=durable,
+            exclusive=exclusive,
+            auto_delete=auto_delete,
+            arguments=arguments or {},
+        )
+        answer = await self._ask(method, methods.QueueDeclareOk)
+        return QueueInfo(answer.queue, answer.message_count, answer.consumer_count)
 
     async def delete_queue(self, name: str, if_unused: bool = False, if_empty: bool = False) -> int:
         """Delete a queue, and return how many messages were in it.
 
         With `if_unused` it must have no consumers, with `if_empty` no messages (else ChannelClosed, 406).
         """
-        return await self._ask(requests.delete_queue(name, if_unused, if_empty))
+        method = methods.QueueDelete(queue=name, if_unused=if_unused, if_empty=if_empty)
+        answer = await self._ask(method, methods.QueueDeleteOk)
+        return answer.message_count
 
     async def purge_queue(self, name: str) -> int:
         """Remove the ready messages of a queue, and return how many there were."""
-        return await self._ask(requests.purge_queue(name))
+        answer = await self._ask(methods.QueuePurge(queue=name), methods.QueuePurgeOk)
+        return answer.message_count
 
     async def bind(self, queue: str, exchange: str, routing_key: str = "", arguments: Table | None = None) -> None:
         """Bind a queue to an exchange, so that it gets the messages whose routing key matches.
@@ -258,11 +283,13 @@ class Channel:
         Raises:
             ChannelClosed: The queue or the exchange does not exist (404).
         """
-        await self._ask(requests.bind(queue, exchange, routing_key, arguments))
+        method = methods.QueueBind(queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {})
+        await self._ask(method, methods.QueueBindOk)
 
     async def unbind(self, queue: str, exchange: str, routing_key: str = "", arguments: Table | None = None) -> None:
         """Remove a binding of a queue. The arguments are those of `bind`."""
-        await self._ask(requests.unbind(queue, exchange, routing_key, arguments))
+        method = methods.QueueUnbind(queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {})
+        await self._ask(method, methods.QueueUnbindOk)
 
     async def bind_exchange(
         self, destination: str, source: str, routing_key: str = "", arguments: Table | None = None
@@ -271,13 +298,19 @@ class Channel:
 
         The other arguments are those of `bind`.
         """
-        await self._ask(requests.bind_exchange(destination, source, routing_key, arguments))
+        method = methods.ExchangeBind(
+            destination=destination, source=source, routing_key=routing_key, arguments=arguments or {}
+        )
+        await self._ask(method, methods.ExchangeBindOk)
 
     async def unbind_exchange(
         self, destination: str, source: str, routing_key: str = "", arguments: Table | None = None
     ) -> None:
         """Remove a binding of two exchanges. The arguments are those of `bind_exchange`."""
-        await self._ask(requests.unbind_exchange(destination, source, routing_key, arguments))
+        method = methods.ExchangeUnbind(
+            destination=destination, source=source, routing_key=routing_key, arguments=arguments or {}
+        )
+        await self._ask(method, methods.ExchangeUnbindOk)
 
     # -- publishing ---------------------------------------------------------------------------------------------
 
@@ -411,7 +444,16 @@ class Channel:
 
     async def get(self, queue: str, no_ack: bool = False) -> Delivery | None:
         """Get one message from a queue, or None if it is empty. `ack` or `nack` settles it, unless `no_ack` is set."""
-        return await self._ask(requests.get(queue, no_ack))
+        request = Request[methods.BasicGetOk | methods.BasicGetEmpty](
+            methods.BasicGet(queue=queue, no_ack=no_ack), methods.BasicGetOk, methods.BasicGetEmpty
+        )
+        answer = await self._driver.answer(self._core.ask(request))
+        got = answer.method
+        if isinstance(got, methods.BasicGetEmpty):
+            return None
+        return Delivery(
+            got.delivery_tag, got.redelivered, got.exchange, got.routing_key, answer.properties, answer.body
+        )
 
     async def ack(self, delivery_tag: int, multiple: bool = False) -> None:
         """Acknowledge a delivery, and with `multiple` all earlier ones of the channel: the server removes them."""
@@ -458,8 +500,9 @@ class Channel:
         Raises:
             ConsumerCancelled: The queue was deleted.
         """
-        await self._ask(requests.prefetch(prefetch))
-        request = requests.consume(queue, no_ack, arguments)
+        await self._ask(methods.BasicQos(prefetch_count=prefetch), methods.BasicQosOk)
+        method = methods.BasicConsume(queue=queue, no_ack=no_ack, arguments=arguments or {})
+        request = Request(method, methods.BasicConsumeOk)
         inbox = self._core.subscribe(request)
         await self._driver.answer(request)
         self._driver.watch(inbox)  # asyncio only
@@ -479,7 +522,7 @@ class Channel:
         with suppress(ConnectionLost):
             if self.is_open:
                 if inbox.error is None:
-                    await self._ask(requests.cancel(inbox.consumer_tag))
+                    await self._ask(methods.BasicCancel(consumer_tag=inbox.consumer_tag), methods.BasicCancelOk)
                 left = self._core.unsubscribed(inbox)
                 await self._driver.send(REQUEST_SECONDS)
         return left
@@ -492,7 +535,9 @@ class Channel:
         That is the offset of the first message that the server received at `timestamp_ms` (milliseconds since 1970 UTC)
         or later.
         """
-        return await self._ask(requests.stream_query(queue, timestamp_ms))
+        method = methods.StreamQuery(queue=queue, timestamp=timestamp_ms)
+        answer = await self._ask(method, methods.StreamQueryOk)
+        return StreamInfo(answer.first_offset, answer.next_offset, answer.offset_at, answer.stream)
 
     async def stream_fetch(
         self, queue: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
@@ -501,14 +546,17 @@ class Channel:
 
         The chunk is empty if the range has no records (yet).
         """
-        return await self._ask(requests.stream_fetch(queue, offset, end_offset, max_bytes))
+        request = _stream_fetch(queue, offset, end_offset, max_bytes)
+        return _chunk(await self._driver.answer(self._core.ask(request)))
 
     async def stream_span(self, queue: str, offset: int, end_offset: int, max_bytes: int) -> int:
         """Return where a range of a stream that begins at `offset` must end, to have about `max_bytes` (to 64 KiB).
 
         The range has at least one record, and ends at `end_offset` or earlier.
         """
-        return await self._ask(requests.stream_span(queue, offset, end_offset, max_bytes))
+        method = methods.StreamSpan(queue=queue, offset=offset, end_offset=end_offset, max_bytes=max_bytes)
+        answer = await self._ask(method, methods.StreamSpanOk)
+        return answer.end_offset
 
     def stream_chunks(
         self, queue: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
@@ -517,7 +565,7 @@ class Channel:
 
         A chunk has about `max_bytes` or less. The server prepares it while the one before is used.
         """
-        return self._chunks(lambda at: requests.stream_fetch(queue, at, end_offset, max_bytes), offset, end_offset)
+        return self._chunks(lambda at: _stream_fetch(queue, at, end_offset, max_bytes), offset, end_offset)
 
     # -- leases -------------------------------------------------------------------------------------------------
 
@@ -533,44 +581,55 @@ class Channel:
         Raises:
             ChannelClosed: Another owner has taken over since that epoch. This holds for all methods with an `epoch`.
         """
-        return await self._ask(requests.lease_open(queue, name, epoch, timeout_ms))
+        method = methods.LeaseOpen(queue=queue, consumer=name, epoch=epoch, timeout=timeout_ms)
+        answer = await self._ask(method, methods.LeaseOpenOk)
+        return LeaseInfo(answer.epoch, answer.first, answer.next)
 
     async def lease_extend(self, queue: str, name: str, epoch: int, max_messages: int, max_bytes: int = 0) -> LeaseInfo:
         """Lease up to `max_messages` messages of `max_bytes` (0: no limit) in total; the server may lease fewer at
         once.
         """
-        return await self._ask(requests.lease_extend(queue, name, epoch, max_messages, max_bytes))
+        method = methods.LeaseExtend(
+            queue=queue, consumer=name, epoch=epoch, max_messages=max_messages, max_bytes=max_bytes
+        )
+        answer = await self._ask(method, methods.LeaseExtendOk)
+        return LeaseInfo(epoch, answer.first, answer.next, answer.ready, answer.size)
 
     async def lease_fetch(
         self, queue: str, name: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
     ) -> StreamChunk:
         """Read one chunk of leased messages: positions `offset` to before `end_offset`, about `max_bytes` or less."""
-        return await self._ask(requests.lease_fetch(queue, name, offset, end_offset, max_bytes))
+        request = _lease_fetch(queue, name, offset, end_offset, max_bytes)
+        return _chunk(await self._driver.answer(self._core.ask(request)))
 
     def lease_chunks(
         self, queue: str, name: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
     ) -> AsyncIterator[StreamChunk]:
         """Yield the leased messages at positions `offset` to before `end_offset`, in chunks like `stream_chunks`."""
-        return self._chunks(lambda at: requests.lease_fetch(queue, name, at, end_offset, max_bytes), offset, end_offset)
+        return self._chunks(lambda at: _lease_fetch(queue, name, at, end_offset, max_bytes), offset, end_offset)
 
     async def lease_settle(self, queue: str, name: str, epoch: int, up_to: int) -> None:
         """Settle the leased messages before the position `up_to`. When this returns, that is synced to disk."""
-        await self._ask(requests.lease_settle(queue, name, epoch, up_to))
+        method = methods.LeaseSettle(queue=queue, consumer=name, epoch=epoch, up_to=up_to)
+        await self._ask(method, methods.LeaseSettleOk)
 
     async def lease_release(self, queue: str, name: str, epoch: int = 0) -> int:
         """End the lease, and return how many messages go back to the queue. Epoch 0 ends the lease of any owner."""
-        return await self._ask(requests.lease_release(queue, name, epoch))
+        method = methods.LeaseRelease(queue=queue, consumer=name, epoch=epoch)
+        answer = await self._ask(method, methods.LeaseReleaseOk)
+        return answer.message_count
 
     async def lease_query(self, queue: str, name: str) -> LeaseInfo:
         """Return the state of a lease of any owner. Needs the server's capability ``flintmq.lease.query``."""
-        return await self._ask(requests.lease_query(queue, name))
+        answer = await self._ask(methods.LeaseQuery(queue=queue, consumer=name), methods.LeaseQueryOk)
+        return LeaseInfo(answer.epoch, answer.first, answer.next, answer.ready, fetched=answer.fetched)
 
     async def _chunks(
-        self, fetch: Callable[[int], Request[StreamChunk]], offset: int, end_offset: int
+        self, fetch: Callable[[int], Request[Fetched]], offset: int, end_offset: int
     ) -> AsyncIterator[StreamChunk]:
         request = self._core.ask(fetch(offset))
         while True:
-            chunk = await self._driver.answer(request)
+            chunk = _chunk(await self._driver.answer(request))
             if chunk.next_offset == chunk.first_offset:
                 return
             if chunk.next_offset >= end_offset:
@@ -595,7 +654,9 @@ class Channel:
         Raises:
             ChannelClosed: The owner is fenced, or the id belongs to another user.
         """
-        return await self._ask(requests.stage_open(transactional_id, owner))
+        method = methods.StageOpen(transactional_id=transactional_id, owner=owner)
+        answer = await self._ask(method, methods.StageOpenOk)
+        return StageInfo(answer.epoch, answer.next_batch - 1)
 
     async def stage_select(self, transactional_id: str, epoch: int, batch: int, partition: int, attempt: int) -> bool:
         """Stage the messages published on this channel from now on, as one attempt at a partition of a batch.
@@ -616,11 +677,14 @@ class Channel:
         Raises:
             ChannelClosed: Another owner has taken over. This holds for all methods with an `epoch`.
         """
-        return await self._ask(requests.stage_select(transactional_id, epoch, batch, partition, attempt))
+        request = _stage_select(transactional_id, epoch, batch, partition, attempt)
+        answer = await self._driver.answer(self._core.ask(request))
+        return not answer.method.already
 
     async def stage_ready(self) -> int:
         """Complete the attempt, and return how many messages matched a queue when it is synced to disk."""
-        return await self._ask(requests.stage_ready())
+        answer = await self._ask(methods.StageReady(), methods.StageReadyOk)
+        return answer.message_count
 
     async def stage_ahead(
         self,
@@ -639,10 +703,10 @@ class Channel:
         """
         async with self._publishing:  # asyncio only
             stop = time.monotonic() + timeout
-            self._core.ask(requests.stage_select(transactional_id, epoch, batch, partition, attempt))
+            self._core.ask(_stage_select(transactional_id, epoch, batch, partition, attempt))
             await self._publish_ahead(publishes, timeout)
             before = self._staging
-            self._staging = self._core.ask(requests.stage_ready())
+            self._staging = self._core.ask(Request(methods.StageReady(), methods.StageReadyOk))
             await self._driver.send(max(stop - time.monotonic(), 0))
             if before is not None:
                 await self._driver.answer(before, max(stop - time.monotonic(), 0))
@@ -668,21 +732,29 @@ class Channel:
             ChannelClosed: Nothing was published: an attempt is not complete, a queue has no room, or another owner has
                 taken over.
         """
-        parts = requests.stage_commits(transactional_id, epoch, batch, winners)
-        for part in parts[:-1]:
-            await self._ask(part)
-        return await self._ask(parts[-1])
+        *earlier, last = [
+            methods.StageCommit(transactional_id=transactional_id, epoch=epoch, batch=batch, attempts=part, more=True)
+            for part in encode_in_parts(winners)
+        ]
+        for part in earlier:
+            await self._ask(part, methods.StageCommitOk)
+        last.more = False
+        committed = await self._ask(last, methods.StageCommitOk)
+        return StageCommitted(committed.message_count, committed.already)
 
     async def stage_abort(self, transactional_id: str, epoch: int, batch: int) -> None:
         """Discard what was staged for a batch."""
-        await self._ask(requests.stage_abort(transactional_id, epoch, batch))
+        method = methods.StageAbort(transactional_id=transactional_id, epoch=epoch, batch=batch)
+        await self._ask(method, methods.StageAbortOk)
 
     async def stage_forget(self, transactional_id: str) -> None:
         """Make the server forget a transactional id and its last batch, because it will not be used again."""
-        await self._ask(requests.stage_forget(transactional_id))
+        await self._ask(methods.StageForget(transactional_id=transactional_id), methods.StageForgetOk)
 
-    async def _ask(self, request: Request[T]) -> T:
-        return await self._driver.answer(self._core.ask(request))
+    async def _ask(self, method: Method, answered_by: type[M]) -> M:
+        """Send a method, and return the one that answers it."""
+        answer = await self._driver.answer(self._core.ask(Request(method, answered_by)))
+        return answer.method
 
 
 @final
@@ -707,3 +779,27 @@ class Batch:
 
 def _not_confirmed(seconds: float) -> TimedOut:
     return TimedOut(f"the server has not confirmed all messages within {seconds:g} s")
+
+
+def _stream_fetch(queue: str, offset: int, end_offset: int, max_bytes: int) -> Request[Fetched]:
+    method = methods.StreamFetch(queue=queue, offset=offset, end_offset=end_offset, max_bytes=max_bytes)
+    return Request[Fetched](method, methods.StreamFetchOk)
+
+
+def _lease_fetch(queue: str, name: str, offset: int, end_offset: int, max_bytes: int) -> Request[Fetched]:
+    method = methods.LeaseFetch(queue=queue, consumer=name, offset=offset, end_offset=end_offset, max_bytes=max_bytes)
+    return Request[Fetched](method, methods.LeaseFetchOk)
+
+
+def _chunk(answer: Answer[Fetched]) -> StreamChunk:
+    method = answer.method
+    return StreamChunk(method.first_offset, method.next_offset, method.record_count, answer.body)
+
+
+def _stage_select(
+    transactional_id: str, epoch: int, batch: int, partition: int, attempt: int
+) -> Request[methods.StageSelectOk]:
+    method = methods.StageSelect(
+        transactional_id=transactional_id, epoch=epoch, batch=batch, partition=partition, attempt=attempt
+    )
+    return Request(method, methods.StageSelectOk)

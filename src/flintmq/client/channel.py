@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, final
 
 from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
@@ -13,7 +13,7 @@ from flintmq.client.delivery import Delivery, Inbox, Returned
 from flintmq.client.errors import ConsumerCancelled, PublishFailed, channel_error
 from flintmq.client.publish import Body, Publish, Publishable, body_bytes, encode_publish, encoded
 from flintmq.client.tags import Tags
-from flintmq.client.waiting import Answer, Request, Waitable
+from flintmq.client.waiting import Answer, M, Request, Waitable
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.output import Output
 from flintmq.wire.amqp091 import methods
@@ -33,8 +33,6 @@ from flintmq.wire.amqp091.methods import (
 )
 from flintmq.wire.amqp091.properties import Properties
 from flintmq.wire.amqp091.tables import encode_shortstr, pull_shortstr
-
-T = TypeVar("T")
 
 # basic.deliver: method id (4 bytes), consumer tag, delivery tag (8) and redelivered (1), then the address.
 _TAG_START: Final = 4
@@ -90,7 +88,7 @@ class ClientChannel(ChannelOwner):
 
     # -- requests -----------------------------------------------------------------------------------------------
 
-    def ask(self, request: Request[T]) -> Request[T]:
+    def ask(self, request: Request[M]) -> Request[M]:
         """Send a request, which becomes ready when its answer arrives. Answers arrive in the order of the requests."""
         self.channel.send(request.method)
         self._requests.append(request)
@@ -110,7 +108,7 @@ class ClientChannel(ChannelOwner):
         else:
             self._answer(Answer(method))
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: Answer[Any]) -> None:
         method = answer.method
         requests = self._requests
         if not requests or type(method) not in requests[0].answers:

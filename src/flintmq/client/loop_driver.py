@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Awaitable
-from typing import Final, TypeVar, cast, final
+from typing import Final, cast, final
 
 from flintmq.base.errors import ConnectionLost, FlintError
 from flintmq.base.limits import READ_FIRST_SECONDS
@@ -11,9 +11,7 @@ from flintmq.client.delivery import Delivery, Inbox
 from flintmq.client.driven import PIECE_BYTES, Driven
 from flintmq.client.errors import ConnectFailed, ConnectTimeout, TimedOut
 from flintmq.client.url import Target
-from flintmq.client.waiting import REQUEST_SECONDS, Request, Waitable
-
-T = TypeVar("T")
+from flintmq.client.waiting import REQUEST_SECONDS, Answer, M, Request, Waitable
 
 # The socket is not read while more bytes of deliveries than this are not taken, unless a task waits for something.
 _HELD_HIGH_BYTES: Final = 16 * 1024 * 1024
@@ -75,7 +73,7 @@ class LoopDriver(asyncio.Protocol):
             self._control_reading()
         return deliveries
 
-    async def answer(self, request: Request[T], seconds: float = REQUEST_SECONDS) -> T:
+    async def answer(self, request: Request[M], seconds: float = REQUEST_SECONDS) -> Answer[M]:
         """Wait for the answer to a request, and return it. Raises TimedOut, and what ended the channel before."""
         if not await self.wait(request, seconds):
             raise TimedOut(f"the server has not answered {request.method.name} within {seconds:g} s")

@@ -32,7 +32,7 @@ class Session(ConnectionOwner):
         self.closed: FlintError | None = None
         self.blocked: str | None = None
         self._mechanism = login.mechanism
-        self._renewals: deque[Request[None]] = deque()
+        self._renewals: deque[Request[ConnectionUpdateSecretOk]] = deque()
         self._outbox = Outbox()
         self.output: Output = Output(self._outbox)
         self.engine: Connection = Connection(Role.CLIENT, self, self.output, tuning, login=login)
@@ -69,23 +69,23 @@ class Session(ConnectionOwner):
 
     # -- channels -----------------------------------------------------------------------------------------------
 
-    def open_channel(self) -> tuple[ClientChannel, Request[None]]:
+    def open_channel(self) -> tuple[ClientChannel, Request[ChannelOpenOk]]:
         """Return a channel, and the request to wait for before the channel is used."""
         self.check()
         channel = ClientChannel(self.output)
         channel.attach(self.engine.open_channel(channel))
-        request = Request[None](ChannelOpen(), (ChannelOpenOk,), _nothing)
+        request = Request(ChannelOpen(), ChannelOpenOk)
         channel.expect(request)
         return channel, request
 
     # -- passwords ----------------------------------------------------------------------------------------------
 
-    def update_secret(self, password: str, reason: str) -> Request[None]:
+    def update_secret(self, password: str, reason: str) -> Request[ConnectionUpdateSecretOk]:
         """Send the server a new password, and return the request to wait for."""
         self.check()
         method = ConnectionUpdateSecret(new_secret=password.encode(), reason=reason)
         self.engine.update_secret(method.new_secret, reason)
-        request = Request[None](method, (ConnectionUpdateSecretOk,), _nothing)
+        request = Request(method, ConnectionUpdateSecretOk)
         self._renewals.append(request)
         return request
 
@@ -145,7 +145,3 @@ def _login_error(error: FlintError | None, reason: FlintError) -> FlintError:
             f"{error} before the connection was open: does it speak AMQP 0-9-1, and are user and password right?"
         )
     return reason if error is not None else ConnectionClosed(200, "closed by this client before it was open")
-
-
-def _nothing(answer: Answer) -> None:
-    """Return nothing: the answer has no content but its arrival."""

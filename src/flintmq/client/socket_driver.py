@@ -8,16 +8,14 @@ import socket
 import ssl
 import time
 from contextlib import suppress
-from typing import Final, TypeVar, final
+from typing import Final, final
 
 from flintmq.base.errors import ConnectionLost, FlintError
 from flintmq.client.delivery import Delivery, Inbox
 from flintmq.client.driven import Driven
 from flintmq.client.errors import ConnectFailed, ConnectTimeout, TimedOut
 from flintmq.client.url import Target
-from flintmq.client.waiting import REQUEST_SECONDS, Request, Waitable
-
-T = TypeVar("T")
+from flintmq.client.waiting import REQUEST_SECONDS, Answer, M, Request, Waitable
 
 # Bytes of one read; the parser is fastest on large pieces.
 _READ_BYTES: Final = 256 * 1024
@@ -71,7 +69,7 @@ class SocketDriver:
             self.look()
         return inbox.take(count) if self.wait(inbox, seconds) else []
 
-    def answer(self, request: Request[T], seconds: float = REQUEST_SECONDS) -> T:
+    def answer(self, request: Request[M], seconds: float = REQUEST_SECONDS) -> Answer[M]:
         """Wait for the answer to a request, and return it. Raises TimedOut, and what ended the channel before."""
         if not self.wait(request, seconds):
             raise TimedOut(f"the server has not answered {request.method.name} within {seconds:g} s")

@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar, cast, final
 from flintmq.base.errors import FlintError
 from flintmq.wire.amqp091.methods import Method
 
-T = TypeVar("T")
+M = TypeVar("M", bound=Method)
 
 # A request may take this long, because the server may have to wait for its disk.
 REQUEST_SECONDS: Final = 60.0
@@ -61,32 +61,31 @@ class Waitable:
 
 
 @final
-class Answer:
+class Answer(Generic[M]):
     """The method that answers a request, and its encoded properties and body if it has content."""
 
-    def __init__(self, method: Method, properties: bytes = b"", body: bytes = b"") -> None:
+    def __init__(self, method: M, properties: bytes = b"", body: bytes = b"") -> None:
         self.method = method
         self.properties = properties
         self.body = body
 
 
 @final
-class Request(Waitable, Generic[T]):
-    """A method that the server answers, and how its answer is converted to a value."""
+class Request(Waitable, Generic[M]):
+    """A method that the server answers, and the types of the methods that may answer it."""
 
-    def __init__(self, method: Method, answers: tuple[type[Method], ...], convert: Callable[[Answer], T]) -> None:
+    def __init__(self, method: Method, *answers: type[M]) -> None:
         super().__init__()
         self.method = method
         self.answers = answers
-        self._convert = convert
-        self._result: T | None = None
+        self._answer: Answer[M] | None = None
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: Answer[M]) -> None:
         """Take the server's answer, and become ready."""
-        self._result = self._convert(answer)
+        self._answer = answer
         self.ready()
 
-    def result(self) -> T:
-        """Return the value of the answer, once this is ready. Raises what ended the channel before the answer."""
+    def result(self) -> Answer[M]:
+        """Return the answer, once this is ready. Raises what ended the channel before the answer."""
         self.check()
-        return cast(T, self._result)
+        return cast("Answer[M]", self._answer)

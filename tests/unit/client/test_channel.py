@@ -5,26 +5,30 @@ from collections.abc import Iterator
 import pytest
 
 from flintmq.base.errors import LocalProtocolError, NotFound
-from flintmq.client import requests
 from flintmq.client.channel import ClientChannel
 from flintmq.client.delivery import Inbox
 from flintmq.client.errors import ChannelClosed, ConnectionClosed, ConsumerCancelled, PublishFailed
 from flintmq.client.publish import Publish, Publishable
+from flintmq.client.waiting import Request
 from flintmq.wire.amqp091.method_codec import decode_method, encode_method
 from flintmq.wire.amqp091.methods import (
     BasicAck,
     BasicCancel,
     BasicCancelOk,
+    BasicConsume,
     BasicConsumeOk,
+    BasicGet,
     BasicGetOk,
     BasicNack,
     BasicPublish,
     BasicReturn,
     ChannelFlow,
     ChannelFlowOk,
+    ConfirmSelect,
     ConfirmSelectOk,
     QueueDeclare,
     QueueDeclareOk,
+    QueuePurge,
     QueuePurgeOk,
 )
 from flintmq.wire.amqp091.properties import Properties, decode_properties
@@ -38,7 +42,7 @@ def scripted() -> Scripted:
 
 
 def consumer(scripted: Scripted, channel: ClientChannel, recorder: Recorder, *, no_ack: bool = False) -> Inbox:
-    inbox = channel.subscribe(requests.consume("q", no_ack, None))
+    inbox = channel.subscribe(Request(BasicConsume(queue="q", no_ack=no_ack), BasicConsumeOk))
     scripted.pump()
     scripted.say(recorder, BasicConsumeOk(consumer_tag=inbox.consumer_tag))
     return inbox
@@ -46,7 +50,7 @@ def consumer(scripted: Scripted, channel: ClientChannel, recorder: Recorder, *, 
 
 def confirming(scripted: Scripted) -> tuple[ClientChannel, Recorder]:
     channel, recorder = scripted.channel()
-    channel.ask(requests.select_confirms())
+    channel.ask(Request(ConfirmSelect(), ConfirmSelectOk))
     scripted.pump()
     scripted.say(recorder, ConfirmSelectOk())
     return channel, recorder
@@ -58,24 +62,24 @@ def confirming(scripted: Scripted) -> tuple[ClientChannel, Recorder]:
 def test_answers_go_to_requests_in_their_order(scripted: Scripted) -> None:
     """Two requests may be under way at once; each gets its own answer."""
     channel, recorder = scripted.channel()
-    first = channel.ask(requests.declare_queue("a", True, False, False, False, {"x-max-length": 1}))
-    second = channel.ask(requests.purge_queue("b"))
+    first = channel.ask(Request(QueueDeclare(queue="a", arguments={"x-max-length": 1}), QueueDeclareOk))
+    second = channel.ask(Request(QueuePurge(queue="b"), QueuePurgeOk))
     scripted.pump()
     sent = recorder.methods[0]
     assert isinstance(sent, QueueDeclare)
-    assert (sent.queue, sent.durable, sent.arguments) == ("a", True, {"x-max-length": 1})
+    assert (sent.queue, sent.arguments) == ("a", {"x-max-length": 1})
     scripted.say(recorder, QueueDeclareOk(queue="a", message_count=2, consumer_count=1))
     assert first.is_ready
     assert not second.is_ready
     scripted.say(recorder, QueuePurgeOk(message_count=3))
-    assert first.result().message_count == 2
-    assert second.result() == 3
+    assert first.result().method.message_count == 2
+    assert second.result().method.message_count == 3
 
 
 def test_a_waiter_is_woken_once(scripted: Scripted) -> None:
     """The driver learns that its request is ready; one that lost interest does not."""
     channel, recorder = scripted.channel()
-    request = channel.ask(requests.purge_queue("q"))
+    request = channel.ask(Request(QueuePurge(queue="q"), QueuePurgeOk))
     woken: list[str] = []
     stay, leave = (lambda: woken.append("stay")), (lambda: woken.append("leave"))
     request.when_ready(stay)
@@ -91,7 +95,7 @@ def test_a_channel_that_is_closed_fails_what_waits(scripted: Scripted) -> None:
     channel, recorder = confirming(scripted)
     inbox = consumer(scripted, channel, recorder)
     channel.publish("", "q", b"", None, False)
-    request = channel.ask(requests.declare_queue("q", True, False, False, True, None))
+    request = channel.ask(Request(QueueDeclare(queue="q", passive=True), QueueDeclareOk))
     scripted.pump()
     wire(recorder).close(404, "NOT_FOUND - no queue 'q'", error=NotFound("no queue 'q'"))
     scripted.pump()
@@ -121,7 +125,7 @@ def test_a_close_of_ours_ends_in_two_steps(scripted: Scripted) -> None:
     scripted.pump()
     assert channel.ended.is_ready
     with pytest.raises(ChannelClosed, match="200"):
-        channel.ask(requests.purge_queue("q"))
+        channel.ask(Request(QueuePurge(queue="q"), QueuePurgeOk))
 
 
 # -- publishing -------------------------------------------------------------------------------------------------
@@ -336,7 +340,7 @@ def test_unacknowledged_kinds_need_no_settlement(scripted: Scripted) -> None:
     quiet = consumer(scripted, channel, recorder, no_ack=True)
     inbox = consumer(scripted, channel, recorder)
     scripted.deliver(recorder, quiet.consumer_tag, 1)
-    channel.ask(requests.get("q", True))
+    channel.ask(Request(BasicGet(queue="q", no_ack=True), BasicGetOk))
     scripted.pump()
     wire(recorder).send_content(encode_method(BasicGetOk(delivery_tag=2)), NO_PROPERTIES, b"")
     scripted.pump()
@@ -351,7 +355,7 @@ def test_a_message_from_get_is_not_acknowledged_along(scripted: Scripted) -> Non
     """A message in somebody's hands stays there when a later batch is acknowledged."""
     channel, recorder = scripted.channel()
     inbox = consumer(scripted, channel, recorder)
-    request = channel.ask(requests.get("q", False))
+    request = channel.ask(Request(BasicGet(queue="q"), BasicGetOk))
     scripted.pump()
     wire(recorder).send_content(encode_method(BasicGetOk(delivery_tag=1)), NO_PROPERTIES, b"")
     scripted.pump()
@@ -360,9 +364,7 @@ def test_a_message_from_get_is_not_acknowledged_along(scripted: Scripted) -> Non
     channel.ack_all(inbox.take(9))
     scripted.pump()
     assert settlements(recorder) == [(2, False), (3, False)]
-    delivery = request.result()
-    assert delivery is not None
-    channel.ack(delivery.delivery_tag, False)
+    channel.ack(request.result().method.delivery_tag, False)
     scripted.deliver(recorder, inbox.consumer_tag, 4)
     channel.ack_all(inbox.take(9))
     scripted.pump()
@@ -376,7 +378,7 @@ def test_a_subscription_that_ends_gives_back_what_nobody_took(scripted: Scripted
     for tag in range(1, 6):
         scripted.deliver(recorder, inbox.consumer_tag, tag)
     held = inbox.take(2)
-    channel.ask(requests.cancel(inbox.consumer_tag))
+    channel.ask(Request(BasicCancel(consumer_tag=inbox.consumer_tag), BasicCancelOk))
     scripted.pump()
     scripted.deliver(recorder, inbox.consumer_tag, 6)
     scripted.say(recorder, BasicCancelOk(consumer_tag=inbox.consumer_tag))

@@ -26,6 +26,13 @@ def encode_attempts(attempts: dict[int, int]) -> bytes:
     return w.getvalue()
 
 
+def encode_in_parts(attempts: dict[int, int]) -> list[bytes]:
+    """Encode attempts by partition for as many methods as they need: one, even if there are none."""
+    pairs = list(attempts.items())
+    parts = [dict(pairs[at : at + ATTEMPTS_PER_FRAME]) for at in range(0, len(pairs), ATTEMPTS_PER_FRAME)] or [{}]
+    return [encode_attempts(part) for part in parts]
+
+
 def decode_attempts(data: bytes) -> dict[int, int]:
     """Decode attempts by partition. Raises SyntaxFault for bytes that `encode_attempts` would not write."""
     if len(data) % _PAIR_BYTES != 0:
