@@ -31,7 +31,7 @@ from tests.hostile.amqp10_frames import (
     uint,
 )
 from tests.hostile.conftest import Bystander
-from tests.hostile.test_half_messages import add_user
+from tests.hostile.test_partial_messages import add_user
 from tests.servers import BrokerProcess
 from tests.waiting import WAIT_SECONDS
 

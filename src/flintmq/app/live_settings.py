@@ -7,7 +7,7 @@ from flintmq.app.definitions import bring_in, document_in, given_by, hashed_pass
 from flintmq.app.offers import offer, offer_10
 from flintmq.app.runtime_environment import HashPassword
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.base.limits import ASSEMBLING_DIVISOR, HALVES_USER_MAX_BYTES, TRANSACTION_MAX_BYTES
+from flintmq.base.limits import ASSEMBLING_DIVISOR, PARTIAL_MESSAGES_USER_MAX_BYTES, TRANSACTION_MAX_BYTES
 from flintmq.broker.broker import Broker
 from flintmq.management.slices import gathered
 from flintmq.server import logs
@@ -29,7 +29,7 @@ def bound_assembling(server: AmqpServer, alarms: Alarms) -> None:
     most = max(alarms.memory_max_bytes // ASSEMBLING_DIVISOR, 2 * message_max)
     server.gateway.reassembly.most = most
     server.gateway.tick.staged.most = max(most, TRANSACTION_MAX_BYTES)
-    server.gateway.tick.partial_messages.bound(min(max(HALVES_USER_MAX_BYTES, 2 * message_max), most), most)
+    server.gateway.tick.partial_messages.bound(min(max(PARTIAL_MESSAGES_USER_MAX_BYTES, 2 * message_max), most), most)
 
 
 def reloaded_parts(

@@ -59,7 +59,7 @@ ASSEMBLING_DIVISOR: Final = 8
 COUNTED_FRAME_BYTES: Final = 16 * 1024
 # The memory for partial messages on a user's detached resumable links: as much as for one connection. For all users
 # together the limit is that for all incomplete messages.
-HALVES_USER_MAX_BYTES: Final = ASSEMBLY_MAX_BYTES
+PARTIAL_MESSAGES_USER_MAX_BYTES: Final = ASSEMBLY_MAX_BYTES
 # The nesting of tables and lists: deeper than any client nests, and shallow enough for the C stack.
 TABLE_DEPTH_MAX: Final = 64
 # The entries of one table or list: an empty value costs its sender 2 bytes, and the broker about 100.

@@ -82,9 +82,9 @@ vhost_list_command(
     Column("role", "role"),
     Column("attached", "attached"),
     Column("unsettled", "unsettled", "count"),
-    Column("partial messages", "half_messages", "count"),
-    Column("partial bytes", "half_bytes", "bytes"),
-    Column("paged out", "half_bytes_paged_out", "bytes"),
+    Column("partial messages", "partial_messages", "count"),
+    Column("partial bytes", "partial_bytes", "bytes"),
+    Column("paged out", "partial_bytes_paged_out", "bytes"),
     Column("durability", "durability"),
     Column("expiry", "expiry"),
 )

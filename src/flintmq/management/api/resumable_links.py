@@ -19,8 +19,8 @@ _DURABILITIES: Final = {NONE: "none", CONFIGURATION: "configuration", UNSETTLED_
 
 
 def _facts(terminus: Terminus) -> dict[str, object]:
-    """A terminus as JSON fields. `unsettled` counts unsettled deliveries. `half_messages` counts partially received
-    messages of `half_bytes` bytes, of which `half_bytes_paged_out` are on the disk.
+    """A terminus as JSON fields. `unsettled` counts unsettled deliveries. `partial_messages` counts partially received
+    messages of `partial_bytes` bytes, of which `partial_bytes_paged_out` are on the disk.
 
     `role` is the broker's: it sends from a source, and receives by a target.
     """
@@ -38,9 +38,9 @@ def _facts(terminus: Terminus) -> dict[str, object]:
         "timeout_ms": record.timeout_ms,
         "attached": terminus.link is not None,
         "unsettled": len(terminus.tags),
-        "half_messages": len(partial_messages),
-        "half_bytes": sum([int(half.held) for half in partial_messages]),
-        "half_bytes_paged_out": terminus.paged_out_bytes if isinstance(terminus, TargetTerminus) else 0,
+        "partial_messages": len(partial_messages),
+        "partial_bytes": sum([int(partial.held) for partial in partial_messages]),
+        "partial_bytes_paged_out": terminus.paged_out_bytes if isinstance(terminus, TargetTerminus) else 0,
     }
 
 

@@ -37,8 +37,8 @@ def test_what_is_kept_is_shown_and_forgotten(api: Api) -> None:
         "container",
         "target",
     )
-    assert (shown["attached"], shown["unsettled"], shown["half_messages"], shown["half_bytes"]) == (False, 1, 1, 5_000)
-    assert shown["half_bytes_paged_out"] == 5_000
+    assert (shown["attached"], shown["unsettled"], shown["partial_messages"]) == (False, 1, 1)
+    assert shown["partial_bytes"] == shown["partial_bytes_paged_out"] == 5_000
     assert (shown["durability"], shown["expiry"]) == ("unsettled-state", "never")
     assert api.delete(place).status_code == 204
     assert api.found("/api/resumable-links") == []

@@ -19,8 +19,8 @@ function columnsOf(forget) {
     { key: "state", label: "State", sort: "attached", render: (one) => html`<${Tags} tags=${[one.attached ? ["attached", "good"] : ["suspended", ""]]} />` },
     { key: "role", label: "Broker's role", sort: "role", optional: true, render: (one) => one.role },
     { key: "unsettled", label: "Unsettled", number: true, sort: "unsettled", render: (one) => html`<${Numbered} value=${one.unsettled} />` },
-    { key: "halves", label: "Partial messages", number: true, sort: "half_messages", render: (one) => html`<${Numbered} value=${one.half_messages} />` },
-    { key: "bytes", label: "Partial bytes", number: true, sort: "half_bytes", render: (one) => bytes(one.half_bytes) },
+    { key: "partial", label: "Partial messages", number: true, sort: "partial_messages", render: (one) => html`<${Numbered} value=${one.partial_messages} />` },
+    { key: "bytes", label: "Partial bytes", number: true, sort: "partial_bytes", render: (one) => bytes(one.partial_bytes) },
     {
       key: "forget", label: "",
       render: (one) => mayForget(one) && html`<button type="button" class="button compact danger" onClick=${() => forget(one)}>Forget</button>`,
@@ -41,6 +41,6 @@ export function ResumableLinks({ vhost }) {
       await remove(path`resumable-links/${forgetting.vhost}/${String(forgetting.id)}`);
       say("Link forgotten.");
     }}>
-      <p>Its client can no longer resume it. Messages that were sent to the client return to their queues; ${plural(forgetting.half_messages, "partial message")} (${bytes(forgetting.half_bytes)}) and ${count(forgetting.unsettled)} unsettled deliveries are deleted.</p>
+      <p>Its client can no longer resume it. Messages that were sent to the client return to their queues; ${plural(forgetting.partial_messages, "partial message")} (${bytes(forgetting.partial_bytes)}) and ${count(forgetting.unsettled)} unsettled deliveries are deleted.</p>
     <//>`}`;
 }

@@ -1,4 +1,4 @@
-"""Messages half sent on links of AMQP 1.0 that can be resumed, in frames written here, by clients that go."""
+"""Partial messages on links of AMQP 1.0 that can be resumed, in frames written here, by clients that go."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,7 +67,7 @@ def partial_messages(api: httpx.Client) -> dict[str, Any]:
     """Ends of links with parts of messages, by their containers."""
     listed = api.get("/api/resumable-links").json()
     assert not any(each["attached"] for each in listed)
-    return {each["container"]: each for each in listed if each["half_messages"]}
+    return {each["container"]: each for each in listed if each["partial_messages"]}
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["running", "killed"])
@@ -92,8 +92,8 @@ def forget_one(broker: BrokerProcess, api: httpx.Client) -> None:
     found = partial_messages(api)
     assert found.keys() == {"left", "stays"}
     left = found["left"]
-    assert (left["name"], left["user"], left["half_messages"], left["expiry"]) == ("link", "guest", 1, "never")
-    assert MIB <= left["half_bytes"] < 2 * MIB
+    assert (left["name"], left["user"], left["partial_messages"], left["expiry"]) == ("link", "guest", 1, "never")
+    assert MIB <= left["partial_bytes"] < 2 * MIB
     place = f"/api/resumable-links/%2F/{left['id']}"
     assert api.get(place).json() == left
     assert api.delete(place).status_code == 204
@@ -138,7 +138,7 @@ def test_halves_of_a_user_are_bounded(tmp_path: Path) -> None:
             begin(broker, str(number), 8 * MIB)
         found = partial_messages(api)
         assert found.pop("other's")["user"] == "other"
-        assert sum(each["half_bytes"] for each in found.values()) <= 64 * MIB
+        assert sum(each["partial_bytes"] for each in found.values()) <= 64 * MIB
         assert len(found) >= 6
         assert found.keys() == {str(number) for number in range(16 - len(found), 16)}
         assert resident_bytes(broker.process.pid) - before < 100 * MIB
@@ -159,5 +159,5 @@ def test_halves_of_all_users_are_bounded(tmp_path: Path) -> None:
         found = partial_messages(api)
         assert found.keys() == {str(number) for number in range(8 - len(found), 8)}
         assert len(found) >= 3
-        assert sum(each["half_bytes"] for each in found.values()) <= watermark // 8
+        assert sum(each["partial_bytes"] for each in found.values()) <= watermark // 8
         assert broker.stop() == 0
