@@ -21,7 +21,7 @@ from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.deliveries import annotated
 from flintmq.gateway.amqp091.handlers import Handlers
 from flintmq.gateway.amqp091.permissions import check_read
-from flintmq.gateway.amqp091.publish_options import REPLY_PREFIX, REPLY_TO
+from flintmq.gateway.amqp091.publish_properties import REPLY_PREFIX, REPLY_TO
 from flintmq.gateway.amqp091.queue_methods import generated_name
 from flintmq.gateway.amqp091.unacked import REJECT, REQUEUE, Delivery
 from flintmq.gateway.amqp091.window import Window

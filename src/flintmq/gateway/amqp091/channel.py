@@ -43,7 +43,12 @@ from flintmq.gateway.amqp091.deliveries import Deliveries
 from flintmq.gateway.amqp091.line_ends import strip_line_ends
 from flintmq.gateway.amqp091.ports import ClientChannel, ClientConnection
 from flintmq.gateway.amqp091.publish_method import publish_target
-from flintmq.gateway.amqp091.publish_options import NO_OPTIONS, PublishOptions, check_command, read_publish_options
+from flintmq.gateway.amqp091.publish_properties import (
+    NO_PROPERTIES,
+    PublishProperties,
+    check_command,
+    read_publish_properties,
+)
 from flintmq.gateway.amqp091.service import Service
 from flintmq.gateway.amqp091.transaction import ChannelPublish, ChannelSettlement
 from flintmq.gateway.amqp091.unacked import ACCEPT
@@ -122,7 +127,7 @@ class ServerChannel(ClientChannel):
         self._target: PublishTarget | None = None
         self._method = b""
         self._properties = b""
-        self._publish_options = NO_OPTIONS
+        self._publish_properties = NO_PROPERTIES
         self.confirms = Confirms(self.gateway.durability, channel, access.vhost.traffic, connection.fail)
         # Whether this channel is closed: the engine may reuse its number before the disk confirms records of this one.
         self._is_closed = False
@@ -150,31 +155,31 @@ class ServerChannel(ClientChannel):
         if target.permitted != self.rights.version + self.vhost.router.version:
             publisher.permit(target)
         if properties != self._properties:
-            self._publish_options = read_publish_options(self, properties)
+            self._publish_properties = read_publish_properties(self, properties)
             # Encoded properties are never empty, so b"" equals none.
-            self._properties = properties if self._publish_options.lasts else b""
-        options = self._publish_options
-        if options.need_rights:
-            self._permit_options(target, options)
+            self._properties = properties if self._publish_properties.lasts else b""
+        asked = self._publish_properties
+        if asked.need_rights:
+            self._permit_properties(target, asked)
         publisher.published += 1
         gateway = self.gateway
         message = Message(
             target.address,
             CODEC_091,
-            options.properties,
+            asked.properties,
             body,
-            options.message_options,
+            asked.message_options,
             gateway.tick.now_ms,
             self.connection.number,
         )
-        if options.message_options.persistent and gateway.failure:
+        if asked.message_options.persistent and gateway.failure:
             self._refuse_publish()
         elif self._publishes_at_once:
-            self.put(target, message, self.vhost.queues_of(target.route, message, options.more_keys))
+            self.put(target, message, self.vhost.queues_of(target.route, message, asked.more_keys))
         elif self.transaction is not None:
-            self.transaction.publish(ChannelPublish(self, target, message, options.more_keys))
+            self.transaction.publish(ChannelPublish(self, target, message, asked.more_keys))
         else:
-            self._stage(target, message, options.more_keys)
+            self._stage(target, message, asked.more_keys)
 
     def put(self, target: PublishTarget, message: Message, queues: list[Queue]) -> None:
         """Put a message on its queues, and answer its publisher with a confirm or a return."""
@@ -213,10 +218,10 @@ class ServerChannel(ClientChannel):
             self._return(message, NoConsumers.code, NoConsumers.name)
         self.publisher.unrouted(target.mandatory or target.immediate)
 
-    def _permit_options(self, target: PublishTarget, options: PublishOptions) -> None:
-        more_keys = options.more_keys or []
+    def _permit_properties(self, target: PublishTarget, asked: PublishProperties) -> None:
+        more_keys = asked.more_keys or []
         self.publisher.permit_keys(target, more_keys)
-        if options.message_options.command:
+        if asked.message_options.command:
             check_command(self, target.address.exchange, [target.address.routing_key, *more_keys])
 
     def _refuse_publish(self) -> None:

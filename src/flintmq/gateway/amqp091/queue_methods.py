@@ -10,7 +10,7 @@ from flintmq.broker.queue.purge import drop_all
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.handlers import Handlers
 from flintmq.gateway.amqp091.permissions import check_binding, check_queue, check_read
-from flintmq.gateway.amqp091.publish_options import REPLY_TO, is_reply_address
+from flintmq.gateway.amqp091.publish_properties import REPLY_TO, is_reply_address
 from flintmq.wire.amqp091.methods import (
     QueueBind,
     QueueBindOk,

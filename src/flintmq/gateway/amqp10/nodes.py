@@ -10,7 +10,7 @@ from flintmq.broker.exchange.types import EXCHANGE_TYPES
 from flintmq.broker.message import Table
 from flintmq.broker.policy.policies import ANY_QUEUE
 from flintmq.broker.queue.base import Queue
-from flintmq.gateway.amqp091.publish_options import REPLY_PREFIX
+from flintmq.gateway.amqp091.publish_properties import REPLY_PREFIX
 from flintmq.gateway.amqp10.addresses import queue_address
 from flintmq.wire.amqp10.spec import CODES, COPY, EXPIRE_LINK_DETACH, MOVE, SYMBOLS
 from flintmq.wire.amqp10.termini import LifetimePolicy, Source, Target

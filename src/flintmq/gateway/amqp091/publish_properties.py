@@ -1,4 +1,4 @@
-"""Publish options: what the properties of a message ask of the broker, decoded once for equal properties."""
+"""The properties of published messages, and what they ask of the broker, read once for equal properties."""
 
 from typing import Final, final
 
@@ -22,11 +22,12 @@ def is_reply_address(queue: str) -> bool:
 
 
 @final
-class PublishOptions:
-    """Options of a message. `properties` are stored with it: the publisher's bytes, unless a feature changes them.
+class PublishProperties:
+    """The properties of a message. `properties` are stored with it: those published, unless a feature changes them.
 
-    `more_keys` are routing keys in addition to that of the method; None: none. `need_rights`: they need permissions
-    beyond those for the address. `lasts`: equal properties of the next message have the same options.
+    `message_options` are for its queues. `more_keys` are routing keys in addition to that of the method; None: none.
+    `need_rights`: the message needs permissions beyond those for the address. `lasts`: equal properties of the next
+    message mean the same.
     """
 
     def __init__(
@@ -39,11 +40,11 @@ class PublishOptions:
         self.lasts = lasts
 
 
-NO_OPTIONS: Final = PublishOptions(b"\x00\x00", TRANSIENT, None)
+NO_PROPERTIES: Final = PublishProperties(b"\x00\x00", TRANSIENT, None)
 
 
-def read_publish_options(channel: ClientChannel, properties: bytes) -> PublishOptions:
-    """Read the options in encoded properties. Raises SyntaxFault if malformed, PreconditionFailed if invalid."""
+def read_publish_properties(channel: ClientChannel, properties: bytes) -> PublishProperties:
+    """Read encoded properties. Raises SyntaxFault if malformed, PreconditionFailed if invalid."""
     # All properties are checked, so that later readers, such as clients or stream filters, can decode them.
     found = scan(properties)
     lasts = True
@@ -79,7 +80,7 @@ def read_publish_options(channel: ClientChannel, properties: bytes) -> PublishOp
             decoded = decode_properties(kept)
             decoded.headers = {name: value for name, value in table.items() if name != "BCC"}
             kept = encode_properties(decoded)
-    return PublishOptions(kept, asked, more_keys, lasts)
+    return PublishProperties(kept, asked, more_keys, lasts)
 
 
 def check_command(channel: ClientChannel, exchange: str, keys: list[str]) -> None:
