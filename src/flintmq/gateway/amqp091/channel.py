@@ -155,7 +155,7 @@ class ServerChannel(ClientChannel):
         if target.permitted != self.rights.version + self.vhost.router.version:
             publisher.permit(target)
         if properties != self._properties:
-            self._publish_properties = read_publish_properties(self, properties)
+            self._publish_properties = read_publish_properties(self.vhost, self.user, properties, self.reply_queue)
             # Encoded properties are never empty, so b"" equals none.
             self._properties = properties if self._publish_properties.lasts else b""
         asked = self._publish_properties

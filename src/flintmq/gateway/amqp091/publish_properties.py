@@ -4,8 +4,10 @@ from typing import Final, final
 
 from flintmq.base.errors import AccessRefused, PreconditionFailed
 from flintmq.broker.access.permission import CONFIGURE
+from flintmq.broker.access.user import User
 from flintmq.broker.arguments import type_name
 from flintmq.broker.message import TRANSIENT, MessageOptions, Table
+from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import COMMAND_HEADER, options
 from flintmq.gateway.amqp091.ports import ClientChannel
 from flintmq.wire.amqp091.properties import Scan, decode_properties, encode_properties, headers, scan, short_at
@@ -43,29 +45,32 @@ class PublishProperties:
 NO_PROPERTIES: Final = PublishProperties(b"\x00\x00", TRANSIENT, None)
 
 
-def read_publish_properties(channel: ClientChannel, properties: bytes) -> PublishProperties:
-    """Read encoded properties. Raises SyntaxFault if malformed, PreconditionFailed if invalid."""
+def read_publish_properties(vhost: VHost, user: User, properties: bytes, reply_queue: str = "") -> PublishProperties:
+    """Read encoded properties of a message of this user. `reply_queue` is that of its channel; empty if it has none.
+
+    Raises SyntaxFault if malformed, PreconditionFailed if invalid.
+    """
     # All properties are checked, so that later readers, such as clients or stream filters, can decode them.
     found = scan(properties)
     lasts = True
     if found.user_id_at:
         user_id = short_at(properties, found.user_id_at)
-        if user_id != channel.user.name:
-            if not channel.user.may_impersonate:
+        if user_id != user.name:
+            if not user.may_impersonate:
                 raise PreconditionFailed(
-                    f"user_id property set to '{user_id}' but authenticated user was '{channel.user.name}'"
+                    f"user_id property set to '{user_id}' but authenticated user was '{user.name}'"
                 )
             lasts = False
-    dialect = channel.vhost.dialect
+    dialect = vhost.dialect
     if dialect.checks_field_names and found.headers_at:
         dialect.check_field_names(headers(properties))
     kept = properties
     if found.reply_to_at and short_at(properties, found.reply_to_at) == REPLY_TO:
-        if channel.reply_queue not in channel.vhost.replies:
+        if reply_queue not in vhost.replies:
             raise PreconditionFailed("fast reply consumer does not exist")
         lasts = False
         decoded = decode_properties(properties)
-        decoded.reply_to = channel.reply_queue
+        decoded.reply_to = reply_queue
         kept = encode_properties(decoded)
     more_keys: list[str] | None = None
     asked = options(properties, found)

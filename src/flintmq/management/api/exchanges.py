@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.exchange.base import Exchange
+from flintmq.broker.message import Address
 from flintmq.broker.vhost import VHost
 from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
@@ -139,7 +140,8 @@ async def _publish(call: Call) -> Response:
     encoded = properties_of(given.properties)
     body = payload_of(given.payload, given.payload_encoding)
     call.check_alarms()
-    routed = publish(call.node, call.vhost(), call.caller, exchange.name, given.routing_key or "", encoded, body)
+    address = Address(exchange.name, given.routing_key or "")
+    routed = publish(call.node, call.vhost(), call.caller, call.peer, address, encoded, body)
     await call.node.durable()
     return answer(Published(routed))
 

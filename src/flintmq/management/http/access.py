@@ -42,21 +42,21 @@ class Caller:
     """
 
     def __init__(self, user: User, rights_in: Callable[[str], Rights], is_internal: bool = True) -> None:
+        self.user = user
         self.name = user.name
         self.tags = user.record.tags
         self.rights_in = rights_in
         self.is_internal = is_internal
-        self._owner = user.owner
 
     def is_user(self, user: User | None) -> bool:
         """Tell whether this user is the caller. An internal user and a token's user are different even if their names
         are equal.
         """
-        return user is not None and (user.name, user.owner) == (self.name, self._owner)
+        return user is not None and (user.name, user.owner) == (self.name, self.user.owner)
 
     def owns(self, owner: str) -> bool:
         """Tell whether objects with this owner, which outlive their connections, belong to the caller."""
-        return owner == self._owner
+        return owner == self.user.owner
 
     @property
     def is_administrator(self) -> bool:

@@ -153,10 +153,9 @@ def _caller_key(call: Call) -> str:
 
 
 def _audit_event(route: Route, call: Call, act: str, name: str, refusal: str) -> AuditEvent:
-    client = call.request.client
     return AuditEvent(
         call.caller.name,
-        f"{client.host}:{client.port}" if client else "",
+        call.peer,
         "http",
         _readable(call.request.path_params.get(_VHOST, "")),
         act or route.action or f"{route.method} {route.path}",

@@ -67,6 +67,12 @@ class Call:
         except UnicodeDecodeError as error:
             raise BadRequest(f"{name} in the path is not UTF-8") from error
 
+    @property
+    def peer(self) -> str:
+        """The other side of the connection, as host:port; empty if it is not known."""
+        client = self.request.client
+        return f"{client.host}:{client.port}" if client else ""
+
     def query(self, name: str, default: str = "") -> str:
         return self.request.query_params.get(name, default)
 

@@ -9,6 +9,7 @@ import pytest
 from flintmq.broker.message import Address, Message
 from flintmq.broker.ports import PermissionRecord
 from flintmq.gateway.amqp091.codec import CODEC_091
+from flintmq.gateway.tracing import Tracing
 from tests.unit.broker.memory import got
 from tests.unit.management.fake_node import Api, refused
 
@@ -309,6 +310,36 @@ def test_permissions_hold(api: Api) -> None:
     assert api.found(Q, by="looker")["name"] == "q"
     assert refused(api.get(Q, by="management"))[0] == 404
     assert api.found("/api/queues", by="management") == []
+
+
+def test_messages_over_http_are_traced(api: Api) -> None:
+    """The firehose gets a copy of them, with the other side of the connection and no channel."""
+    api.put("/api/queues/%2F/copies", {"durable": True})
+    api.post("/api/bindings/%2F/e/amq.rabbitmq.trace/q/copies", {"routing_key": "#"})
+    broker = api.broker
+    Tracing(broker, print).trace(broker.vhosts["/"], on=True)
+    assert publish(api, "one", "q")
+    broker.dispatch()
+    (copy,) = api.post(
+        "/api/queues/%2F/copies/get", {"count": 9, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    ).json()
+    headers = copy["properties"]["headers"]
+    assert (copy["routing_key"], copy["payload"], headers["routed_queues"]) == ("publish.", "one", ["q"])
+    assert (headers["user"], headers["connection"], headers["channel"]) == ("admin", "127.0.0.1:1", 0)
+
+
+def test_properties_mean_the_same_as_over_amqp(api: Api) -> None:
+    """Further keys are a list, only an impersonator names another user, and no channel takes replies."""
+    api.user("actor", "management", "impersonator", vhosts=("/",))
+    body = {"routing_key": "q", "payload": "", "payload_encoding": "string"}
+    path = "/api/exchanges/%2F/amq.default/publish"
+    for properties, reason in (
+        ({"headers": {"CC": "q"}}, "unacceptable_type_in_header"),
+        ({"user_id": "other"}, "user_id property set to 'other'"),
+        ({"reply_to": "amq.rabbitmq.reply-to"}, "fast reply consumer does not exist"),
+    ):
+        assert reason in refused(api.post(path, {**body, "properties": properties}))[2]
+    assert api.post(path, {**body, "properties": {"user_id": "other"}}, by="actor").json() == {"routed": True}
 
 
 def test_pages_of_queues(api: Api) -> None:
