@@ -20,7 +20,6 @@ from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.deliveries import annotated
 from flintmq.gateway.amqp091.handlers import Handlers
-from flintmq.gateway.amqp091.permissions import check_read
 from flintmq.gateway.amqp091.publish_properties import REPLY_PREFIX, REPLY_TO
 from flintmq.gateway.amqp091.queue_methods import generated_name
 from flintmq.gateway.amqp091.unacked import REJECT, REQUEUE, Delivery
@@ -77,7 +76,7 @@ def qos(channel: ServerChannel, method: BasicQos) -> None:
 def consume(channel: ServerChannel, method: BasicConsume) -> None:
     if method.queue != REPLY_TO:
         # A channel may always consume its own replies.
-        check_read(channel, method.queue)
+        channel.check_read(method.queue)
     deliveries = channel.deliveries
     arguments = method.arguments
     tag = method.consumer_tag or generated_name("amq.ctag-", channel)
@@ -160,7 +159,7 @@ def cancel_ok(channel: ServerChannel, method: BasicCancelOk) -> None:
 
 @METHODS.handles(BasicGet)
 def get(channel: ServerChannel, method: BasicGet) -> None:
-    check_read(channel, method.queue)
+    channel.check_read(method.queue)
     deliveries = channel.deliveries
     queue = entry_queue(channel.queue(method.queue), "basic.get")
     if queue.settings.single_active and queue.kind == "quorum":

@@ -27,6 +27,7 @@ from flintmq.base.limits import (
     UNACKED_TAGS_PER_UNIT,
 )
 from flintmq.base.work import WORK
+from flintmq.broker.access.permission import READ
 from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.queue.publish import STORED, TURNED_AWAY, UNDELIVERED, UNROUTED
@@ -494,6 +495,10 @@ class ServerChannel(ClientChannel):
     def queue(self, name: str) -> Queue:
         """The queue that a method names. Raises NotFound, or ResourceLocked if another connection owns it."""
         return self.vhost.queue(self.queue_name(name), self.connection)
+
+    def check_read(self, name: str) -> None:
+        """Check that the user may read from the queue that a method names. Raises AccessRefused or NotFound."""
+        self.rights.check(READ, "queue", self.queue_name(name))
 
     def is_void(self, passive: bool, no_wait: bool) -> bool:
         """Whether a declaration has no effect at all: passive with no-wait (amqp-0-9-1 queue.declare.passive)."""

@@ -14,7 +14,6 @@ from flintmq.broker.lease.lease import Lease
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.chunk import NO_PROPERTIES, Chunk
 from flintmq.gateway.amqp091.handlers import Handlers
-from flintmq.gateway.amqp091.permissions import check_read
 from flintmq.wire.amqp091.methods import (
     LeaseExtend,
     LeaseExtendOk,
@@ -40,7 +39,7 @@ METHODS: Final[Handlers] = Handlers()
 
 @METHODS.handles(LeaseOpen)
 def open_lease(channel: ServerChannel, method: LeaseOpen) -> None:
-    check_read(channel, method.queue)
+    channel.check_read(method.queue)
     channel.check_storage()
     queue = channel.queue(method.queue)
     timeout_ms = min(method.timeout, _LONGEST_MS)
@@ -50,7 +49,7 @@ def open_lease(channel: ServerChannel, method: LeaseOpen) -> None:
 
 @METHODS.handles(LeaseExtend)
 def extend(channel: ServerChannel, method: LeaseExtend) -> None:
-    check_read(channel, method.queue)
+    channel.check_read(method.queue)
     channel.check_storage()
     lease = _find(channel, method.queue, method.consumer)
     taken = lease.extend(
@@ -65,7 +64,7 @@ def extend(channel: ServerChannel, method: LeaseExtend) -> None:
 @METHODS.handles(LeaseFetch)
 def fetch(channel: ServerChannel, method: LeaseFetch) -> None:
     """Fetch messages from a position on, as one content; empty when the range is empty."""
-    check_read(channel, method.queue)
+    channel.check_read(method.queue)
     lease = _find(channel, method.queue, method.consumer)
     lease.used()
     start = min(method.offset, _HIGHEST)
@@ -108,7 +107,7 @@ def _fill(chunk: Chunk, lease: Lease, start: i64, stop: i64) -> i64:
 
 @METHODS.handles(LeaseSettle)
 def settle(channel: ServerChannel, method: LeaseSettle) -> None:
-    check_read(channel, method.queue)
+    channel.check_read(method.queue)
     channel.check_storage()
     lease = _find(channel, method.queue, method.consumer)
     lease.settle(min(method.epoch, _HIGHEST), min(method.up_to, _HIGHEST))
@@ -117,7 +116,7 @@ def settle(channel: ServerChannel, method: LeaseSettle) -> None:
 
 @METHODS.handles(LeaseRelease)
 def release(channel: ServerChannel, method: LeaseRelease) -> None:
-    check_read(channel, method.queue)
+    channel.check_read(method.queue)
     channel.check_storage()
     count = _find(channel, method.queue, method.consumer).release(min(method.epoch, _HIGHEST))
     channel.reply_when_stored(LeaseReleaseOk(message_count=count))
@@ -126,7 +125,7 @@ def release(channel: ServerChannel, method: LeaseRelease) -> None:
 @METHODS.handles(LeaseQuery)
 def query(channel: ServerChannel, method: LeaseQuery) -> None:
     """The state of a lease. Asking does not extend the lease."""
-    check_read(channel, method.queue)
+    channel.check_read(method.queue)
     lease = _find(channel, method.queue, method.consumer)
     channel.reply(
         LeaseQueryOk(

@@ -12,7 +12,6 @@ from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.chunk import NO_PROPERTIES, Chunk
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.handlers import Handlers
-from flintmq.gateway.amqp091.permissions import check_read
 from flintmq.wire.amqp091.methods import (
     StreamFetch,
     StreamFetchOk,
@@ -34,7 +33,7 @@ def query(channel: ServerChannel, method: StreamQuery) -> None:
 
     The id differs if the stream is deleted and another one gets its name.
     """
-    check_read(channel, method.queue)
+    channel.check_read(method.queue)
     stream = _stream(channel, method.queue)
     log = stream.log
     first, end = log.first_offset, log.durable_offset
@@ -48,7 +47,7 @@ def fetch(channel: ServerChannel, method: StreamFetch) -> None:
 
     Raises PreconditionFailed if the offset is before the first one that is kept.
     """
-    check_read(channel, method.queue)
+    channel.check_read(method.queue)
     stream = _stream(channel, method.queue)
     log = stream.log
     start = method.offset
@@ -86,7 +85,7 @@ def fetch(channel: ServerChannel, method: StreamFetch) -> None:
 @METHODS.handles(StreamSpan)
 def span(channel: ServerChannel, method: StreamSpan) -> None:
     """Answer the end of a range of about `max_bytes` in the files from an offset on; it has at least one message."""
-    check_read(channel, method.queue)
+    channel.check_read(method.queue)
     log = _stream(channel, method.queue).log
     start = max(method.offset, log.first_offset)
     stop = min(method.end_offset, log.durable_offset)

@@ -10,11 +10,11 @@ from urllib.parse import quote, quote_plus, unquote_plus
 from msgspec import Struct, field
 from starlette.responses import Response
 
-from flintmq.broker.access.permission import READ, WRITE
 from flintmq.broker.exchange.base import Binding, Exchange, canonical
 from flintmq.broker.message import Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import VHost
+from flintmq.gateway.permissions import check_binding
 from flintmq.management.api.exchanges import exchange_of
 from flintmq.management.api.queues import queue_of
 from flintmq.management.errors import Missing
@@ -154,11 +154,8 @@ def _the_one(call: Call, kind: str) -> _Edge:
 
 
 def _check(call: Call, source: Exchange, destination: Queue | Exchange, key: str) -> None:
-    rights = call.caller.rights_in(source.vhost)
-    rights.check(WRITE, "queue" if isinstance(destination, Queue) else "exchange", destination.name)
-    rights.check(READ, "exchange", source.name)
-    if source.type == "topic":
-        rights.check_topic(READ, source.name, key)
+    kind = "queue" if isinstance(destination, Queue) else "exchange"
+    check_binding(call.caller.rights_in(source.vhost), call.vhost(), kind, destination.name, source.name, key)
     if isinstance(destination, Queue):
         destination.check_access(None)
 

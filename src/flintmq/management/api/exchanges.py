@@ -6,10 +6,11 @@ from typing import Any, Final
 from msgspec import Struct, field
 from starlette.responses import Response
 
-from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
+from flintmq.broker.access.permission import CONFIGURE
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.message import Address
 from flintmq.broker.vhost import VHost
+from flintmq.gateway.permissions import check_exchange
 from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, TableGiven, answer, no_content, put
@@ -21,9 +22,6 @@ from flintmq.management.stats import counts
 from flintmq.management.stats.counts import message_stats
 from flintmq.management.stats.history import add_histories
 from flintmq.management.values import arguments_shown
-
-# RabbitMQ's name of the default exchange in paths.
-DEFAULT: Final = "amq.default"
 
 
 class ExchangeDeclaration(Struct):
@@ -52,8 +50,7 @@ class Published(Struct):
 
 def exchange_of(call: Call, variable: str = "name") -> Exchange:
     """The exchange in the path. Raises Missing."""
-    name = call.path(variable)
-    found = call.vhost().exchanges.by_name.get("" if name == DEFAULT else name)
+    found = call.vhost().exchanges.by_name.get(call.exchange(variable))
     if found is None:
         raise Missing
     return found
@@ -112,13 +109,8 @@ async def _put(call: Call) -> Response:
     given = await call.body(ExchangeDeclaration)
     vhost, name = call.vhost(), call.path("name")
     arguments = checked_table(given.arguments, "arguments", given.argument_types)
-    rights = call.caller.rights_in(vhost.name)
-    rights.check(CONFIGURE, "exchange", name)
+    check_exchange(call.caller.rights_in(vhost.name), vhost, name, arguments)
     was_there = name in vhost.exchanges.by_name
-    alternate = arguments.get("alternate-exchange")
-    if isinstance(alternate, str) and not was_there:
-        rights.check(READ, "exchange", name)
-        rights.check(WRITE, "exchange", alternate)
     if not was_there:
         call.check_alarms()
     vhost.exchanges.declare(name, given.type, given.durable, given.auto_delete, given.internal, arguments)

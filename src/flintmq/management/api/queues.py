@@ -9,13 +9,14 @@ from msgspec import Meta, Struct, field
 from starlette.responses import Response
 
 from flintmq.base.errors import AmqpError, FlintError
-from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
+from flintmq.broker.access.permission import CONFIGURE, READ
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue, entry_queue
 from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.vhost import VHost
+from flintmq.gateway.permissions import check_queue
 from flintmq.management.api.details import Details
 from flintmq.management.errors import BadRequest, HttpError, Missing
 from flintmq.management.http.access import Right
@@ -202,14 +203,9 @@ async def _one(call: Call) -> Response:
 async def _put(call: Call) -> Response:
     given = await call.body(QueueDeclaration)
     vhost, name = call.vhost(), call.path("name")
-    rights = call.caller.rights_in(vhost.name)
-    rights.check(CONFIGURE, "queue", name)
     arguments = checked_table(given.arguments, "arguments", given.argument_types)
-    dead_letter_exchange = arguments.get("x-dead-letter-exchange")
+    check_queue(call.caller.rights_in(vhost.name), vhost, name, arguments)
     was_there = name in vhost.queues
-    if isinstance(dead_letter_exchange, str) and not was_there:
-        rights.check(READ, "queue", name)
-        rights.check(WRITE, "exchange", dead_letter_exchange)
     if not was_there:
         call.check_alarms()
     vhost.declare_queue(name, given.durable, False, given.auto_delete, arguments, None)

@@ -83,9 +83,9 @@ class Call:
             raise Missing
         return found
 
-    def exchange(self) -> str:
+    def exchange(self, variable: str = "exchange") -> str:
         """The exchange name in the path; amq.default stands for the default exchange, whose name is empty."""
-        name = self.path("exchange")
+        name = self.path(variable)
         return "" if name == "amq.default" else name
 
     def enterable_vhosts(self) -> list[VHost]:
