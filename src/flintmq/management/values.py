@@ -1,6 +1,7 @@
 """Table values in the JSON of RabbitMQ's API. Types that JSON does not have are lost."""
 
 from base64 import b64encode
+from collections.abc import Callable
 from decimal import Decimal
 
 from flintmq.base.json_values import types_in
@@ -35,11 +36,14 @@ def text_of(value: bytes) -> str:
         return b64encode(value).decode()
 
 
-def arguments_shown(value: Table) -> dict[str, object]:
-    """The arguments of an object as JSON fields; `argument_types` has the types of integers that are not `long`."""
+def arguments_shown(value: Table, encode: Callable[[object], object] = shown) -> dict[str, object]:
+    """The arguments of an object as JSON fields, with values as `encode` writes them.
+
+    Integers are plain numbers, as RabbitMQ reads them; `argument_types` has the types of those that are not `long`.
+    """
     types = types_in(value)
-    shown_: dict[str, object] = {"arguments": table(value)}
-    return {**shown_, "argument_types": types} if types else shown_
+    fields: dict[str, object] = {"arguments": {name: encode(item) for name, item in value.items()}}
+    return {**fields, "argument_types": types} if types else fields
 
 
 def table(value: Table) -> dict[str, object]:

@@ -28,6 +28,7 @@ _COUNT_MAX: Final = 2**63 - 1
 # further death.
 _DEATHS_MAX: Final = 256
 _DEATHS: Final = "x-death"
+_ENCODED_DEATHS: Final = _DEATHS.encode()
 _DELIVERY_COUNT: Final = "x-delivery-count"
 _FIRST: Final = ("x-first-death-exchange", "x-first-death-queue", "x-first-death-reason")
 _LAST: Final = ("x-last-death-exchange", "x-last-death-queue", "x-last-death-reason")
@@ -161,6 +162,21 @@ class DeadLetters:
             dead_letter.queue.drop(dead_letter.entry)
 
 
+def last_death(message: Message) -> Table | None:
+    """The latest entry of the history of a dead letter; None for another message."""
+    # A search in the encoded properties is much cheaper than decoding a table.
+    if _ENCODED_DEATHS not in message.properties:
+        return None
+    deaths = _deaths(message.codec.headers(message.properties))
+    return deaths[0] if deaths else None
+
+
+def _deaths(headers: Table) -> list[Table]:
+    """The entries of the history, the latest first. A publisher may have written anything there."""
+    listed = headers.get(_DEATHS)
+    return [death for death in listed if isinstance(death, dict)] if isinstance(listed, list) else []
+
+
 def _negate_delay(headers: Table) -> None:
     """Negate a delay header: the delay is over, and consumers still see its length, as after a delayed exchange."""
     delay = headers.get("x-delay")
@@ -180,8 +196,7 @@ def _with_death(headers: Table, dead_letter: DeadLetter, keys: list[str], now_ms
         # The message comes directly from a client, which may have copied these headers from another message.
         for field in (_DEATHS, *_FIRST, _DELIVERY_COUNT):
             headers.pop(field, None)
-    listed = headers.get(_DEATHS)
-    deaths: list[Table] = [death for death in listed if isinstance(death, dict)] if isinstance(listed, list) else []
+    deaths = _deaths(headers)
     name, reason, message = dead_letter.queue.name, dead_letter.reason, dead_letter.entry.message
     death: Table | None = None
     for known in deaths:

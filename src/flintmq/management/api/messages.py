@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from flintmq.broker.access.permission import READ, WRITE
+from flintmq.broker.dead_letter.dead_letters import last_death
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.peek import peek
@@ -21,7 +22,7 @@ from flintmq.management.http.routes import Route
 from flintmq.management.messages import move
 from flintmq.management.messages.browse import SHOWN_MAX_MESSAGES, browse
 from flintmq.management.messages.move import move_chosen, to_queue
-from flintmq.management.messages.redrive import Redrive, last_death
+from flintmq.management.messages.redrive import Redrive
 from flintmq.management.messages.selection import POSITIONS_MAX, Selection
 from flintmq.management.slices import each
 

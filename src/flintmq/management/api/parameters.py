@@ -11,17 +11,15 @@ from starlette.responses import Response
 
 from flintmq.broker.ports import LimitRecord, ParameterRecord, PolicyRecord, Rule
 from flintmq.broker.vhost import VHost
-from flintmq.management.api.policies import applied, find_policy, policy_value
+from flintmq.management.api.policies import applied, find_policy
 from flintmq.management.definitions.document import ParameterEntry
+from flintmq.management.definitions.exporter import parameters
 from flintmq.management.definitions.importer import OPERATOR_POLICY, VHOST_LIMITS, rules_of_parameter
 from flintmq.management.errors import BadRequest, Missing, NotAuthorised
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content, put
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import Route
-
-# RabbitMQ's only parameter name for limits.
-_LIMITS: Final = "limits"
 
 
 class ParameterShown(Struct):
@@ -54,19 +52,7 @@ def cluster_name(call: Call) -> str:
 
 
 def _of(call: Call, vhost: VHost) -> list[ParameterShown]:
-    kept = [
-        ParameterShown(record.value, record.vhost, record.component, record.name)
-        for record in call.broker.parameters.values()
-        if record.vhost == vhost.name
-    ]
-    if vhost.limits.values:
-        kept.append(ParameterShown(vhost.limits.values, vhost.name, VHOST_LIMITS, _LIMITS))
-    kept += [
-        ParameterShown(policy_value(record), vhost.name, OPERATOR_POLICY, record.name)
-        for record in vhost.policies.records
-        if record.operator
-    ]
-    return kept
+    return [ParameterShown(**each) for each in parameters(call.broker, [vhost], with_limits=True)]
 
 
 async def _list(call: Call) -> Response:

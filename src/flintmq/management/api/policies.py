@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 
@@ -11,15 +10,13 @@ from flintmq.base.json_values import to_json
 from flintmq.broker.ports import PolicyRecord
 from flintmq.broker.vhost import VHost
 from flintmq.management.definitions.document import table
+from flintmq.management.definitions.importer import policy_steps
 from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content, put
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import Route
-from flintmq.management.slices import Slice
-
-# So many names are compared with policies before the time is checked.
-_NAMES: Final = 16
+from flintmq.management.slices import gathered
 
 
 class PolicyShown(Struct, rename={"apply_to": "apply-to"}):
@@ -41,12 +38,6 @@ class PolicyWanted(Struct, rename={"apply_to": "apply-to"}):
 def _describe(record: PolicyRecord) -> PolicyShown:
     definition = {name: to_json(value) for name, value in record.definition.items()}
     return PolicyShown(record.vhost, record.name, record.pattern, record.apply_to, definition, record.priority)
-
-
-def policy_value(record: PolicyRecord) -> dict[str, Any]:
-    """A policy as the value of a parameter: without its virtual host and name."""
-    shown: dict[str, Any] = msgspec.to_builtins(_describe(record))
-    return {key: value for key, value in shown.items() if key not in ("vhost", "name")}
 
 
 def find_policy(vhost: VHost, name: str, operator: bool) -> PolicyRecord | None:
@@ -83,10 +74,7 @@ async def _get(call: Call, operator: bool) -> Response:
 
 async def applied(call: Call) -> None:
     """Wait until changes of policies apply to all queues and exchanges."""
-    now = Slice()
-    while call.broker.apply_policies(_NAMES):
-        if now.is_over:
-            await now.pause()
+    await gathered(policy_steps(call.broker))
 
 
 async def _put(call: Call, operator: bool) -> Response:

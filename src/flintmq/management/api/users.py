@@ -5,11 +5,11 @@ from typing import Any, Final
 from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
-from flintmq.broker.access.password_hash import algorithm_of, check_password_hash
 from flintmq.broker.access.user import User
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.broker.rules import check_rule
 from flintmq.management.definitions.document import parse_tags
+from flintmq.management.definitions.importer import checked_algorithm
 from flintmq.management.errors import BadRequest, Missing
 from flintmq.management.http.access import PROTECTED, Right
 from flintmq.management.http.call import Call, answer, no_content, put
@@ -130,11 +130,7 @@ async def _record(call: Call, name: str, wanted: UserWanted, tags: tuple[str, ..
         (secret,) = await call.node.hash_passwords([(known, wanted.password)])
         return UserRecord(name, secret.hash, tags, secret.algorithm, secret.scram)
     password_hash = wanted.password_hash or ""
-    algorithm = wanted.hashing_algorithm or algorithm_of(password_hash)
-    # The present hash of a user is accepted even if a new one would be refused.
-    if known is None or (known.hashing_algorithm, known.password_hash) != (algorithm, password_hash):
-        check_password_hash(algorithm, password_hash)
-    return UserRecord(name, password_hash, tags, algorithm)
+    return UserRecord(name, password_hash, tags, checked_algorithm(known, password_hash, wanted.hashing_algorithm))
 
 
 async def _delete(call: Call) -> Response:

@@ -6,7 +6,7 @@ Transient and exclusive objects are left out, and so are predeclared ones.
 from collections.abc import Iterator
 from typing import Any
 
-from flintmq.base.json_values import to_json, types_in, without_types
+from flintmq.base.json_values import to_json, without_types
 from flintmq.broker.access.user import User
 from flintmq.broker.broker import Broker
 from flintmq.broker.exchange.registry import is_durable
@@ -14,6 +14,7 @@ from flintmq.broker.message import Table
 from flintmq.broker.ports import ParameterRecord, PermissionRecord, PolicyRecord, TopicPermissionRecord
 from flintmq.broker.vhost import VHost
 from flintmq.management.definitions.importer import OPERATOR_POLICY, VHOST_LIMITS
+from flintmq.management.values import arguments_shown
 
 Fields = dict[str, Any]
 
@@ -34,7 +35,7 @@ def sections_of(broker: Broker) -> dict[str, Iterator[Fields]]:
         "vhosts": (_vhost(vhost) for vhost in vhosts),
         "permissions": (_permission(given) for given in (each.permission for each in rights) if given is not None),
         "topic_permissions": (_topic_permission(given) for each in rights for given in list(each.topics.values())),
-        "parameters": _parameters(broker, vhosts, with_limits=True),
+        "parameters": parameters(broker, vhosts, with_limits=True),
         "global_parameters": ({"name": record.name, "value": record.value} for record in _kept(broker, "")),
         "policies": (
             {"vhost": record.vhost, "name": record.name, **_policy(record)}
@@ -52,7 +53,7 @@ def sections_of_vhost(broker: Broker, vhost: VHost) -> dict[str, Iterator[Fields
     """The sections of one virtual host; their entries do not name it."""
     policies = (record for record in list(vhost.policies.records) if not record.operator)
     sections: dict[str, Iterator[Fields]] = {
-        "parameters": _parameters(broker, [vhost], with_limits=False),
+        "parameters": parameters(broker, [vhost], with_limits=False),
         "policies": ({"name": record.name, **_policy(record)} for record in policies),
         "exchanges": _exchanges(vhost),
         "queues": _queues(vhost),
@@ -70,7 +71,8 @@ def _kept(broker: Broker, vhost: str) -> list[ParameterRecord]:
     return [broker.parameters[key] for key in sorted(broker.parameters) if key[0] == vhost]
 
 
-def _parameters(broker: Broker, vhosts: list[VHost], *, with_limits: bool) -> Iterator[Fields]:
+def parameters(broker: Broker, vhosts: list[VHost], *, with_limits: bool) -> Iterator[Fields]:
+    """The parameters of virtual hosts: also limits, if wanted, and operator policies, which RabbitMQ keeps as such."""
     for vhost in vhosts:
         yield from map(_parameter, _kept(broker, vhost.name))
     for vhost in vhosts:
@@ -192,12 +194,8 @@ def _bindings(vhost: VHost) -> Iterator[Fields]:
 
 
 def _arguments(table: Table) -> Fields:
-    """Arguments with plain numbers, as RabbitMQ reads them; `argument_types` has the types of integers that are not
-    `long`.
-    """
-    types = types_in(table)
-    fields: Fields = {"arguments": {name: to_json(without_types(value)) for name, value in table.items()}}
-    return {**fields, "argument_types": types} if types else fields
+    """Arguments from which an import makes the same ones."""
+    return arguments_shown(table, lambda value: to_json(without_types(value)))
 
 
 def _table(table: Table) -> Fields:

@@ -89,8 +89,7 @@ def import_in_steps(document: Document, broker: Broker, hasher: Hasher) -> Itera
             broker.put_user(record)
         else:
             broker.put_rule(record)
-            while broker.apply_policies(_NAMES):
-                yield None
+            yield from policy_steps(broker)
         if isinstance(record, ParameterRecord) and record.vhost:
             yield f"the {record.component} '{record.name}' {_KEPT_ONLY}"
         else:
@@ -106,6 +105,12 @@ def import_in_steps(document: Document, broker: Broker, hasher: Hasher) -> Itera
     for at, binding in enumerate(document.bindings):
         with _named(document, "bindings", at, binding):
             _bind(broker, binding)
+        yield None
+
+
+def policy_steps(broker: Broker) -> Iterator[None]:
+    """Apply changes of policies to all queues and exchanges, a few at each step."""
+    while broker.apply_policies(_NAMES):
         yield None
 
 
@@ -196,16 +201,24 @@ def _vhost(entry: VHostEntry, known: VHostRecord) -> VHostRecord:
 def _user(entry: UserEntry, known: UserRecord | None, hasher: Hasher) -> list[_Record]:
     if entry.password_hash is not None:
         password_hash = entry.password_hash
-        algorithm = entry.hashing_algorithm or algorithm_of(password_hash)
-        # The present hash of a user is accepted even if a new one would be refused.
-        if known is None or (known.hashing_algorithm, known.password_hash) != (algorithm, password_hash):
-            check_password_hash(algorithm, password_hash)
+        algorithm = checked_algorithm(known, password_hash, entry.hashing_algorithm)
     elif entry.password is not None:
         password_hash, algorithm = hasher(known, entry.password)
     else:
         raise ConfigurationError("a user needs a password_hash or a password")
     user = UserRecord(entry.name, password_hash, parse_tags(entry.tags), algorithm)
     return [user, *_limits("user", entry.name, entry.limits)]
+
+
+def checked_algorithm(known: UserRecord | None, password_hash: str, algorithm: str | None) -> str:
+    """The algorithm of a given hash. Raises ConfigurationError for a hash that cannot be checked.
+
+    The present hash of a user is accepted even if a new one would be refused.
+    """
+    algorithm = algorithm or algorithm_of(password_hash)
+    if known is None or (known.hashing_algorithm, known.password_hash) != (algorithm, password_hash):
+        check_password_hash(algorithm, password_hash)
+    return algorithm
 
 
 def _limits(scope: str, owner: str, values: object) -> list[Rule]:

@@ -11,6 +11,7 @@ from typing import Final, final
 from flintmq.base.errors import AccessRefused
 from flintmq.broker.access.permission import WRITE, Rights
 from flintmq.broker.bounds import name_fault
+from flintmq.broker.dead_letter.dead_letters import last_death
 from flintmq.broker.message import Address, Entry, Message, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import VHost
@@ -98,17 +99,3 @@ class Redrive:
 def _keys(death: Table) -> list[str]:
     keys = death.get("routing-keys")
     return [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
-
-
-def deaths(message: Message) -> list[Table]:
-    """The entries of the x-death header, the latest first."""
-    listed = message.codec.headers(message.properties).get("x-death")
-    return [death for death in listed if isinstance(death, dict)] if isinstance(listed, list) else []
-
-
-def last_death(message: Message) -> Table | None:
-    # A search in the encoded properties is much cheaper than decoding a table.
-    if b"x-death" not in message.properties:
-        return None
-    found = deaths(message)
-    return found[0] if found else None
