@@ -53,6 +53,21 @@ def check_vhost_size(record: VHostRecord, is_new: bool) -> None:
         raise ConfigurationError(fault)
 
 
+def check_queue(vhost: VHostRecord, dialect: Dialect, name: str, any_type: bool, arguments: Table) -> tuple[str, Table]:
+    """Check a declaration by itself, without what exists. Raises AmqpError.
+
+    Returns the kind of the queue and its arguments. `any_type`: every type would accept the declaration, so that it
+    gets the default type of the virtual host if it names none.
+    """
+    dialect.check_name("queue", name)
+    check_arguments(f"queue '{name}' in vhost '{vhost.name}'", arguments)
+    if any_type and vhost.default_queue_type and "x-queue-type" not in arguments:
+        arguments = {**arguments, "x-queue-type": vhost.default_queue_type}
+    kind = args.queue_kind(arguments, name, vhost.name)
+    args.check_queue_arguments(arguments, kind, name, vhost.name)
+    return kind, arguments
+
+
 @final
 class VHost:
     def __init__(
@@ -210,11 +225,8 @@ class VHost:
     ) -> Queue:
         """Create a queue, or return an equal existing one. `generated`: the server generated the name."""
         dialect = self.dialect
-        dialect.check_name("queue", name)
-        check_arguments(f"queue '{name}' in vhost '{self.name}'", arguments)
-        arguments = self._with_default_type(arguments, durable and not exclusive and not auto_delete)
-        kind = args.queue_kind(arguments, name, self.name)
-        args.check_queue_arguments(arguments, kind, name, self.name)
+        any_type = durable and not exclusive and not auto_delete
+        kind, arguments = check_queue(self.record, dialect, name, any_type, arguments)
         self.churn.queues_declared += 1
         found = self.queues.get(name)
         if found is not None:
@@ -250,13 +262,6 @@ class VHost:
         if durable and not exclusive:
             self._storage.definitions.put_queue(QueueRecord(queue.id, self.name, name, auto_delete, arguments))
         return queue
-
-    def _with_default_type(self, arguments: Table, any_type: bool) -> Table:
-        """Add the virtual host's default type to a declaration without a type that every type would accept."""
-        default = self.record.default_queue_type
-        if default == "" or not any_type or "x-queue-type" in arguments:
-            return arguments
-        return {**arguments, "x-queue-type": default}
 
     def _make_queue(
         self, queue_id: int, name: str, durable: bool, auto_delete: bool, owner: object | None, arguments: Table

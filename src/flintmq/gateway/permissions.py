@@ -9,12 +9,12 @@ from flintmq.broker.message import Table
 from flintmq.broker.vhost import VHost
 
 
-def check_queue(rights: Rights, vhost: VHost, name: str, arguments: Table) -> None:
+def permit_queue(rights: Rights, vhost: VHost, name: str, arguments: Table) -> None:
     """Check that the user may declare a queue of this name. Raises AccessRefused."""
     _check_declaration(rights, "queue", name, name in vhost.queues, arguments.get("x-dead-letter-exchange"))
 
 
-def check_exchange(rights: Rights, vhost: VHost, name: str, arguments: Table) -> None:
+def permit_exchange(rights: Rights, vhost: VHost, name: str, arguments: Table) -> None:
     """Check that the user may declare an exchange of this name. Raises AccessRefused."""
     is_there = name in vhost.exchanges.by_name
     _check_declaration(rights, "exchange", name, is_there, arguments.get("alternate-exchange"))
@@ -28,7 +28,7 @@ def _check_declaration(rights: Rights, kind: str, name: str, is_there: bool, lea
         rights.check(WRITE, "exchange", leads_to)
 
 
-def check_binding(rights: Rights, vhost: VHost, kind: str, destination: str, exchange: str, routing_key: str) -> None:
+def permit_binding(rights: Rights, vhost: VHost, kind: str, destination: str, exchange: str, routing_key: str) -> None:
     """Check that the user may bind, or unbind, a queue or exchange at another exchange. Raises AccessRefused."""
     rights.check(WRITE, kind, destination)
     rights.check(READ, "exchange", exchange)

@@ -214,7 +214,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "exchange.declare.exchange.syntax",
         "broker/exchange/registry.py",
-        '        self.dialect.check_name("exchange", name)\n',
+        '    dialect.check_name("exchange", name)\n',
         "",
     ),
     (
@@ -226,8 +226,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "exchange.declare.type.support",
         "broker/exchange/registry.py",
-        "            raise CommandInvalid(error.text) from None",
-        "            raise",
+        "        raise CommandInvalid(error.text) from None",
+        "        raise",
     ),
     (
         "exchange.declare.passive.not-found",
@@ -291,7 +291,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         '        if name.startswith("amq.") and not generated:',
         "        if False:",
     ),
-    ("queue.declare.queue.syntax", "broker/vhost.py", '        dialect.check_name("queue", name)\n', ""),
+    ("queue.declare.queue.syntax", "broker/vhost.py", '    dialect.check_name("queue", name)\n', ""),
     (
         "queue.declare.passive.passive",
         "gateway/amqp091/queue_methods.py",

@@ -19,6 +19,7 @@ from flintmq.broker.exchange.types import check_type, make_exchange
 from flintmq.broker.message import Message, Table
 from flintmq.broker.ports import BindingRecord, ExchangeRecord, Storage
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.selector.filter import Filter
 from flintmq.broker.selector.selectors import NEVER_MATCHES, selector_of
 from flintmq.broker.tick import Tick
 
@@ -32,9 +33,46 @@ PREDECLARED: Final = (
     ("amq.match", "headers"),
 )
 
-
 # Puts a message on queues; returns the result of the publish.
 Deliver = Callable[[Message, list[Queue]], int]
+
+
+def check_exchange(vhost: str, dialect: Dialect, name: str, kind: str, arguments: Table) -> None:
+    """Check a declaration by itself, without what exists. Raises AmqpError."""
+    dialect.check_name("exchange", name)
+    check_arguments(f"exchange '{name}' in vhost '{vhost}'", arguments)
+    dialect.check_field_names(arguments)
+    try:
+        check_type(kind)
+    except PreconditionFailed as error:
+        if not dialect.unknown_type_ends_connection:
+            raise
+        # amqp-0-9-1 exchange.declare.type
+        raise CommandInvalid(error.text) from None
+
+
+def new_exchange(
+    vhost: str,
+    name: str,
+    kind: str,
+    durable: bool,
+    auto_delete: bool,
+    internal: bool,
+    arguments: Table,
+    random_source: RandomSource,
+) -> Exchange:
+    """Make an exchange that `check_exchange` accepts. Raises PreconditionFailed if its type refuses the arguments."""
+    exchange = make_exchange(vhost, name, kind, durable, auto_delete, internal, arguments, random_source)
+    exchange.alternate = args.alternate_exchange(name, vhost, arguments)
+    exchange.check()
+    return exchange
+
+
+def checked_filter(where: str, routing_key: str, arguments: Table) -> Filter | None:
+    """The selector of a binding, whose key and arguments are checked. Raises PreconditionFailed."""
+    check_name("routing key", routing_key)
+    check_arguments(where, arguments)
+    return selector_of(arguments, where)
 
 
 @final
@@ -86,10 +124,7 @@ class ExchangeRegistry:
     ) -> Exchange:
         """Create an exchange, or return an equal one that exists."""
         _refuse_default(name)
-        self.dialect.check_name("exchange", name)
-        check_arguments(f"exchange '{name}' in vhost '{self._vhost}'", arguments)
-        self.dialect.check_field_names(arguments)
-        self._check_type(kind)
+        check_exchange(self._vhost, self.dialect, name, kind, arguments)
         found = self.by_name.get(name)
         if found is not None:
             if self.dialect.compares_what_is_specified:
@@ -106,9 +141,7 @@ class ExchangeRegistry:
             return found
         _refuse_reserved(name)
         check_room(self._tick.alarm, f"exchange '{name}' in vhost '{self._vhost}'", arguments)
-        exchange = make_exchange(self._vhost, name, kind, durable, auto_delete, internal, arguments, self._random)
-        exchange.alternate = args.alternate_exchange(name, self._vhost, arguments)
-        exchange.check()
+        exchange = new_exchange(self._vhost, name, kind, durable, auto_delete, internal, arguments, self._random)
         if isinstance(exchange, DelayedExchange):
             exchange.delayed_queue = self.delayed_queues.make(exchange)
         self._add(exchange)
@@ -117,15 +150,6 @@ class ExchangeRegistry:
                 ExchangeRecord(self._vhost, name, kind, auto_delete, internal, arguments)
             )
         return exchange
-
-    def _check_type(self, kind: str) -> None:
-        try:
-            check_type(kind)
-        except PreconditionFailed as error:
-            if not self.dialect.unknown_type_ends_connection:
-                raise
-            # amqp-0-9-1 exchange.declare.type
-            raise CommandInvalid(error.text) from None
 
     def find_declared(self, name: str) -> Exchange:
         """Return the exchange of a passive declaration. Raises NotFound, and AccessRefused for the default exchange."""
@@ -202,10 +226,8 @@ class ExchangeRegistry:
     def _bind(self, binding: Binding) -> None:
         source = binding.source
         where = f"binding of exchange '{source.name}' in vhost '{self._vhost}'"
-        check_name("routing key", binding.routing_key)
-        check_arguments(where, binding.arguments)
+        binding.filter = checked_filter(where, binding.routing_key, binding.arguments)
         source.check_binding(binding)
-        binding.filter = selector_of(binding.arguments, where)
         if binding.arguments and binding.key not in source.bindings:
             check_room(self._tick.alarm, where, binding.arguments)
         cost = source.match_cost(binding)

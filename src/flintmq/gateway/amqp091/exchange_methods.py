@@ -5,7 +5,7 @@ from typing import Final
 from flintmq.broker.access.permission import CONFIGURE
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.handlers import Handlers
-from flintmq.gateway.permissions import check_binding, check_exchange
+from flintmq.gateway.permissions import permit_binding, permit_exchange
 from flintmq.wire.amqp091.methods import (
     ExchangeBind,
     ExchangeBindOk,
@@ -43,7 +43,7 @@ def declare(channel: ServerChannel, method: ExchangeDeclare) -> None:
     else:
         # The empty name is refused to everybody, for another reason.
         if method.exchange != "":
-            check_exchange(channel.rights, channel.vhost, method.exchange, method.arguments)
+            permit_exchange(channel.rights, channel.vhost, method.exchange, method.arguments)
         channel.vhost.exchanges.declare(
             method.exchange, method.type, method.durable, method.auto_delete, method.internal, method.arguments
         )
@@ -62,7 +62,7 @@ def delete(channel: ServerChannel, method: ExchangeDelete) -> None:
 
 @METHODS.handles(ExchangeBind, _bound, ("destination", "source"))
 def bind(channel: ServerChannel, method: ExchangeBind) -> None:
-    check_binding(channel.rights, channel.vhost, "exchange", method.destination, method.source, method.routing_key)
+    permit_binding(channel.rights, channel.vhost, "exchange", method.destination, method.source, method.routing_key)
     channel.spend_on_selector(method.arguments)
     channel.vhost.exchanges.bind_exchange(method.destination, method.source, method.routing_key, method.arguments)
     if not method.no_wait:
@@ -71,7 +71,7 @@ def bind(channel: ServerChannel, method: ExchangeBind) -> None:
 
 @METHODS.handles(ExchangeUnbind, _bound, ("destination", "source"))
 def unbind(channel: ServerChannel, method: ExchangeUnbind) -> None:
-    check_binding(channel.rights, channel.vhost, "exchange", method.destination, method.source, method.routing_key)
+    permit_binding(channel.rights, channel.vhost, "exchange", method.destination, method.source, method.routing_key)
     exchanges = channel.vhost.exchanges
     # Without one of the exchanges there is no binding, which is no fault (RabbitMQ).
     if method.destination in exchanges.by_name and method.source in exchanges.by_name:

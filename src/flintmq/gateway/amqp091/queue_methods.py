@@ -10,7 +10,7 @@ from flintmq.broker.queue.purge import drop_all
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.handlers import Handlers
 from flintmq.gateway.amqp091.publish_properties import REPLY_TO, is_reply_address
-from flintmq.gateway.permissions import check_binding, check_queue
+from flintmq.gateway.permissions import permit_binding, permit_queue
 from flintmq.wire.amqp091.methods import (
     QueueBind,
     QueueBindOk,
@@ -70,7 +70,7 @@ def declare(channel: ServerChannel, method: QueueDeclare) -> None:
     else:
         generated = method.queue == ""
         name = generated_name("amq.gen-", channel) if generated else method.queue
-        check_queue(channel.rights, channel.vhost, name, method.arguments)
+        permit_queue(channel.rights, channel.vhost, name, method.arguments)
         vhost.dialect.check_field_names(method.arguments)
         queue = vhost.declare_queue(
             name,
@@ -110,7 +110,7 @@ def bind(channel: ServerChannel, method: QueueBind) -> None:
     name = channel.queue_name(method.queue)
     # Without a queue name, an empty key means the name of the last declared queue (amqp-0-9-1 queue.bind.queue).
     key = name if method.queue == "" and method.routing_key == "" else method.routing_key
-    check_binding(channel.rights, channel.vhost, "queue", name, method.exchange, key)
+    permit_binding(channel.rights, channel.vhost, "queue", name, method.exchange, key)
     queue = channel.queue(method.queue)
     channel.spend_on_selector(method.arguments)
     channel.vhost.exchanges.bind_queue(queue, method.exchange, key, method.arguments)
@@ -123,7 +123,7 @@ def unbind(channel: ServerChannel, method: QueueUnbind) -> None:
     vhost = channel.vhost
     name = channel.queue_name(method.queue)
     key = name if method.queue == "" and method.routing_key == "" else method.routing_key
-    check_binding(channel.rights, channel.vhost, "queue", name, method.exchange, key)
+    permit_binding(channel.rights, channel.vhost, "queue", name, method.exchange, key)
     are_there = name in vhost.queues and method.exchange in vhost.exchanges.by_name
     # Without the queue or the exchange there is no binding, which is no fault (RabbitMQ).
     if are_there or vhost.dialect.missing_is_fault:

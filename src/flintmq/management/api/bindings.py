@@ -14,7 +14,7 @@ from flintmq.broker.exchange.base import Binding, Exchange, canonical
 from flintmq.broker.message import Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import VHost
-from flintmq.gateway.permissions import check_binding
+from flintmq.gateway.permissions import permit_binding
 from flintmq.management.api.exchanges import exchange_of
 from flintmq.management.api.queues import queue_of
 from flintmq.management.errors import Missing
@@ -155,7 +155,7 @@ def _the_one(call: Call, kind: str) -> _Edge:
 
 def _check(call: Call, source: Exchange, destination: Queue | Exchange, key: str) -> None:
     kind = "queue" if isinstance(destination, Queue) else "exchange"
-    check_binding(call.caller.rights_in(source.vhost), call.vhost(), kind, destination.name, source.name, key)
+    permit_binding(call.caller.rights_in(source.vhost), call.vhost(), kind, destination.name, source.name, key)
     if isinstance(destination, Queue):
         destination.check_access(None)
 

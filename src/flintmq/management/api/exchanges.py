@@ -10,7 +10,7 @@ from flintmq.broker.access.permission import CONFIGURE
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.message import Address
 from flintmq.broker.vhost import VHost
-from flintmq.gateway.permissions import check_exchange
+from flintmq.gateway.permissions import permit_exchange
 from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, TableGiven, answer, no_content, put
@@ -109,7 +109,7 @@ async def _put(call: Call) -> Response:
     given = await call.body(ExchangeDeclaration)
     vhost, name = call.vhost(), call.path("name")
     arguments = checked_table(given.arguments, "arguments", given.argument_types)
-    check_exchange(call.caller.rights_in(vhost.name), vhost, name, arguments)
+    permit_exchange(call.caller.rights_in(vhost.name), vhost, name, arguments)
     was_there = name in vhost.exchanges.by_name
     if not was_there:
         call.check_alarms()

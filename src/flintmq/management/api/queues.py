@@ -16,7 +16,7 @@ from flintmq.broker.queue.entries import EntryQueue, entry_queue
 from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.vhost import VHost
-from flintmq.gateway.permissions import check_queue
+from flintmq.gateway.permissions import permit_queue
 from flintmq.management.api.details import Details
 from flintmq.management.errors import BadRequest, HttpError, Missing
 from flintmq.management.http.access import Right
@@ -204,7 +204,7 @@ async def _put(call: Call) -> Response:
     given = await call.body(QueueDeclaration)
     vhost, name = call.vhost(), call.path("name")
     arguments = checked_table(given.arguments, "arguments", given.argument_types)
-    check_queue(call.caller.rights_in(vhost.name), vhost, name, arguments)
+    permit_queue(call.caller.rights_in(vhost.name), vhost, name, arguments)
     was_there = name in vhost.queues
     if not was_there:
         call.check_alarms()

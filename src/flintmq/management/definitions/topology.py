@@ -8,17 +8,15 @@ from typing import Final, final
 from flintmq.base.errors import ConfigurationError, NotFound
 from flintmq.broker import arguments as args
 from flintmq.broker.access.limits import Limits, check_vhost_queues
-from flintmq.broker.bounds import check_arguments, check_name
 from flintmq.broker.broker import Broker
 from flintmq.broker.dialect import dialect_named
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.exchange.random_source import RandomSource
-from flintmq.broker.exchange.registry import PREDECLARED, TRACE_EXCHANGE
-from flintmq.broker.exchange.types import check_type, make_exchange
+from flintmq.broker.exchange.registry import PREDECLARED, TRACE_EXCHANGE, check_exchange, checked_filter, new_exchange
+from flintmq.broker.exchange.types import make_exchange
 from flintmq.broker.message import Table
 from flintmq.broker.ports import LimitRecord, VHostRecord
-from flintmq.broker.selector.selectors import selector_of
-from flintmq.broker.vhost import VHost
+from flintmq.broker.vhost import VHost, check_queue
 from flintmq.management.definitions.document import BindingEntry, ExchangeEntry, QueueEntry, arguments_of
 
 # RabbitMQ's other names of queue types; "undefined" means that a virtual host has no default type.
@@ -93,15 +91,10 @@ class Topology:
         name, arguments = entry.name, arguments_of(entry)
         if name == "" or vhost.find_exchange(name) or name.startswith(RESERVED):
             return
-        vhost.dialect.check_name("exchange", name)
-        check_arguments(f"exchange '{name}' in vhost '{entry.vhost}'", arguments)
-        vhost.dialect.check_field_names(arguments)
-        check_type(entry.type)
-        made = make_exchange(
+        check_exchange(entry.vhost, vhost.dialect, name, entry.type, arguments)
+        made = new_exchange(
             entry.vhost, name, entry.type, entry.durable, entry.auto_delete, entry.internal, arguments, RandomSource(0)
         )
-        args.alternate_exchange(name, entry.vhost, arguments)
-        made.check()
         vhost.add_exchange(made)
 
     def queue(self, entry: QueueEntry) -> None:
@@ -109,13 +102,8 @@ class Topology:
         name, arguments = entry.name, queue_arguments(entry, vhost.record.default_queue_type)
         if vhost.has_queue(name) or name.startswith(RESERVED):
             return
-        vhost.dialect.check_name("queue", name)
-        check_arguments(f"queue '{name}' in vhost '{entry.vhost}'", arguments)
-        default = vhost.record.default_queue_type
-        if default and entry.durable and not entry.auto_delete:
-            arguments = {"x-queue-type": default, **arguments}
-        kind = args.queue_kind(arguments, name, entry.vhost)
-        args.check_queue_arguments(arguments, kind, name, entry.vhost)
+        any_type = entry.durable and not entry.auto_delete
+        kind, _ = check_queue(vhost.record, vhost.dialect, name, any_type, arguments)
         check_vhost_queues(vhost.limits, entry.vhost, name, vhost.queue_count)
         if kind != "classic":
             args.check_replicated(kind, name, entry.vhost, entry.durable, False, entry.auto_delete, False)
@@ -136,10 +124,8 @@ class Topology:
         if source is None:
             raise NotFound(f"no exchange '{entry.source}' in vhost '{entry.vhost}'")
         where = f"binding of exchange '{entry.source}' in vhost '{entry.vhost}'"
-        check_name("routing key", entry.routing_key)
-        check_arguments(where, arguments)
         vhost.dialect.check_field_names(arguments)
-        selector_of(arguments, where)
+        checked_filter(where, entry.routing_key, arguments)
         if source.type != "x-local-random":
             # Other types do not check the destination, which may not exist yet.
             source.check_binding(Binding(source, source, entry.routing_key, arguments))
