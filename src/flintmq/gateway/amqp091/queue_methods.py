@@ -105,12 +105,20 @@ def _declare_reply_address(channel: ServerChannel, method: QueueDeclare) -> None
         channel.reply(QueueDeclareOk(queue=name, message_count=0, consumer_count=1))
 
 
-@METHODS.handles(QueueBind, _bound, ("queue", "exchange"))
-def bind(channel: ServerChannel, method: QueueBind) -> None:
+def _permitted_key(channel: ServerChannel, method: QueueBind | QueueUnbind) -> str:
+    """The routing key of a binding that the user may make and remove. Raises NotFound or AccessRefused.
+
+    Without a queue name, an empty key means the name of the last declared queue (amqp-0-9-1 queue.bind.queue).
+    """
     name = channel.queue_name(method.queue)
-    # Without a queue name, an empty key means the name of the last declared queue (amqp-0-9-1 queue.bind.queue).
     key = name if method.queue == "" and method.routing_key == "" else method.routing_key
     permit_binding(channel.rights, channel.vhost, "queue", name, method.exchange, key)
+    return key
+
+
+@METHODS.handles(QueueBind, _bound, ("queue", "exchange"))
+def bind(channel: ServerChannel, method: QueueBind) -> None:
+    key = _permitted_key(channel, method)
     queue = channel.queue(method.queue)
     channel.spend_on_selector(method.arguments)
     channel.vhost.exchanges.bind_queue(queue, method.exchange, key, method.arguments)
@@ -122,8 +130,7 @@ def bind(channel: ServerChannel, method: QueueBind) -> None:
 def unbind(channel: ServerChannel, method: QueueUnbind) -> None:
     vhost = channel.vhost
     name = channel.queue_name(method.queue)
-    key = name if method.queue == "" and method.routing_key == "" else method.routing_key
-    permit_binding(channel.rights, channel.vhost, "queue", name, method.exchange, key)
+    _permitted_key(channel, method)
     are_there = name in vhost.queues and method.exchange in vhost.exchanges.by_name
     # Without the queue or the exchange there is no binding, which is no fault (RabbitMQ).
     if are_there or vhost.dialect.missing_is_fault:

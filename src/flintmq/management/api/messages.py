@@ -6,14 +6,14 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from flintmq.broker.access.permission import READ, WRITE
+from flintmq.broker.access.permission import WRITE
 from flintmq.broker.dead_letter.dead_letters import last_death
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.peek import peek
 from flintmq.broker.queue.transfer import Plan
 from flintmq.broker.vhost import VHost
-from flintmq.management.api.queues import queue_of
+from flintmq.management.api.queues import readable_queue
 from flintmq.management.errors import BadRequest, Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
@@ -93,14 +93,6 @@ def _number(call: Call, name: str, default: int, most: int) -> int:
     return int(text)
 
 
-def _readable(call: Call) -> Queue:
-    """The queue in the path, which the caller may read. Raises Missing, AccessRefused or ResourceLocked."""
-    queue = queue_of(call)
-    call.caller.rights_in(queue.vhost).check(READ, "queue", queue.name)
-    queue.check_access(None)
-    return queue
-
-
 def _entries(queue: Queue) -> EntryQueue:
     if not isinstance(queue, EntryQueue):
         raise BadRequest("messages of a stream can be browsed, but not moved")
@@ -108,7 +100,7 @@ def _entries(queue: Queue) -> EntryQueue:
 
 
 async def _browse(call: Call) -> Response:
-    queue = _readable(call)
+    queue = readable_queue(call)
     count = _number(call, "count", _COUNT, SHOWN_MAX_MESSAGES)
     truncate = _number(call, "truncate", _TRUNCATE_BYTES, _TRUNCATE_MAX_BYTES)
     page = await browse(queue, call.query("after"), Selection(call.query("search")), count, truncate)
@@ -118,7 +110,7 @@ async def _browse(call: Call) -> Response:
 
 async def _move(call: Call) -> Response:
     given = await call.body(Move)
-    queue = _entries(_readable(call))
+    queue = _entries(readable_queue(call))
     target = call.vhost().queues.get(given.destination)
     if target is None:
         raise Missing("not_found", f"no queue '{given.destination}' in vhost '{queue.vhost}'")
@@ -132,7 +124,7 @@ async def _move(call: Call) -> Response:
 
 async def _redrive(call: Call) -> Response:
     given = await call.body(Selected)
-    queue = _entries(_readable(call))
+    queue = _entries(readable_queue(call))
     vhost = call.vhost()
     plan = Redrive(vhost, queue, call.caller.rights_in(vhost.name), call.node.now_ms).plan
     done = await _moved(call, queue, given, plan)

@@ -75,6 +75,14 @@ def queue_of(call: Call) -> Queue:
     return found
 
 
+def readable_queue(call: Call) -> Queue:
+    """The queue in the path, which the caller may read. Raises Missing, AccessRefused or ResourceLocked."""
+    queue = queue_of(call)
+    call.caller.rights_in(queue.vhost).check(READ, "queue", queue.name)
+    queue.check_access(None)
+    return queue
+
+
 def facts(call: Call, queue: Queue, details: Details) -> dict[str, object]:
     """A queue as JSON fields, with the names of RabbitMQ's API."""
     messages, ready, unacked = counts.held_by(queue)
@@ -224,10 +232,7 @@ async def _delete(call: Call) -> Response:
 
 
 async def _purge(call: Call) -> Response:
-    queue = queue_of(call)
-    call.caller.rights_in(queue.vhost).check(READ, "queue", queue.name)
-    queue.check_access(None)
-    drop_all(entry_queue(queue, "queue.purge"))
+    drop_all(entry_queue(readable_queue(call), "queue.purge"))
     await call.node.durable()
     return no_content()
 
@@ -249,13 +254,11 @@ async def _act(call: Call) -> Response:
 
 async def _get(call: Call) -> Response:
     given = await call.body(GetRequest)
-    queue = queue_of(call)
     if given.ackmode not in _ACK_MODES:
         raise BadRequest(f"ackmode '{given.ackmode}' is unknown: there are {', '.join(_ACK_MODES)}")
     if given.encoding not in ENCODINGS:
         raise BadRequest(f"encoding '{given.encoding}' is unknown: there are {', '.join(ENCODINGS)}")
-    call.caller.rights_in(queue.vhost).check(READ, "queue", queue.name)
-    queue.check_access(None)
+    queue = readable_queue(call)
     taken: list[Entry] = []
     try:
         response = await encoded_list(_taken(call, queue, given, taken))
