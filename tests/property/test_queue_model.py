@@ -22,7 +22,7 @@ from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import FOREVER, PAUSE, RESUME, Address, ContentCodec, Entry, Message, MessageOptions, Table
 from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.publish import ROUTED, STORED, TURNED_AWAY, UNDELIVERED
+from flintmq.broker.queue.publish import ROUTED, STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
 from flintmq.broker.queue.purge import drop_all
 from tests.property.queue_model import DISCARDED, REFUSED, TAKEN, Client, Delivery, Item, ModelQueue, World
 from tests.unit.broker.memory import MemoryStorage
@@ -294,8 +294,8 @@ class QueueMachine(RuleBasedStateMachine):
         )
         options = self.codec.options(properties)
         message = Message(Address("", name), self.codec, properties, item.body.encode(), options, self.world.now)
-        deliver = self.vhost.deliver_at_once if immediate else self.vhost.deliver
-        outcome = deliver(message, self.vhost.router.queues(Route(message.address), message))
+        queues = self.vhost.router.queues(Route(message.address), message)
+        outcome = (put_at_once if immediate else put)(queues, message, self.storage.journal)
         model = self.world.queues.get(name)
         if model is None:
             assert outcome not in (STORED, TURNED_AWAY)

@@ -25,7 +25,7 @@ from flintmq.broker.queue.capacity import has_room
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ids import QueueIds
-from flintmq.broker.queue.publish import put, put_at_once
+from flintmq.broker.queue.publish import put
 from flintmq.broker.queue.purge import dead_letter_all
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.stage.registry import StageRegistry
@@ -160,13 +160,6 @@ class VHost:
     def deliver(self, message: Message, queues: list[Queue]) -> int:
         """Put a message on queues. Returns UNROUTED, ROUTED, STORED or TURNED_AWAY."""
         return put(queues, message, self._journal)
-
-    def deliver_at_once(self, message: Message, queues: list[Queue]) -> int:
-        """Deliver a message to queues that have a consumer for it now.
-
-        Returns what `deliver` returns, or UNDELIVERED if none has.
-        """
-        return put_at_once(queues, message, self._journal)
 
     def queues_of(self, route: Route, message: Message, more_keys: list[str] | None) -> list[Queue]:
         """Return the queues of a route for a message.
