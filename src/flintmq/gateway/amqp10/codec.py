@@ -115,7 +115,8 @@ class Codec10(ContentCodec):
             return None if found.creation_time is None else found.creation_time // 1000
         if name == "app_id":
             return found.group_id
-        return getattr(found, name)
+        # AMQP 1.0 has nothing like the reserved cluster-id.
+        return None if name == "cluster_id" else getattr(found, name)
 
     def section_value(self, properties: bytes, name: str) -> object:
         if name == "priority":
