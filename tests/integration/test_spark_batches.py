@@ -15,9 +15,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 import flintmq.client as fc
 from flintmq.spark.columns import read_schema
 from flintmq.spark.errors import QueryFailed
-from flintmq.spark.reading.options import stream_read_options
-from flintmq.spark.reading.queue_source import BatchUnread
-from flintmq.spark.reading.reader import StreamReader
+from flintmq.spark.source.options import stream_read_options
+from flintmq.spark.source.queue_source import BatchUnread
+from flintmq.spark.source.reader import StreamReader
 from tests.servers import BrokerProcess
 
 PERSISTENT = fc.encode_properties(fc.Properties(delivery_mode=2))

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from flintmq.spark.source import FlintMQDataSource
+from flintmq.spark.data_source import FlintMQDataSource
 from tests.servers import BrokerProcess
 from tests.spark.conftest import Queues
 

@@ -9,11 +9,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from flintmq.base.errors import FlintError
-from flintmq.spark.writing import staged_publish
-from flintmq.spark.writing.options import write_options
-from flintmq.spark.writing.publisher import publish
-from flintmq.spark.writing.rows import RowEncoder
-from flintmq.spark.writing.staged_publish import Batch
+from flintmq.spark.sink import staged_publish
+from flintmq.spark.sink.options import write_options
+from flintmq.spark.sink.publisher import publish
+from flintmq.spark.sink.rows import RowEncoder
+from flintmq.spark.sink.staged_publish import Batch
 from tests.servers import BrokerProcess
 from tests.spark.conftest import Queues
 

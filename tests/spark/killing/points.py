@@ -14,17 +14,17 @@ from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from flintmq.spark.data_source import FlintMQDataSource
 from flintmq.spark.lake.data_file import Batch
 from flintmq.spark.lake.manifest import Manifest
 from flintmq.spark.lake.options import LakeWriteOptions, lake_write_options
 from flintmq.spark.lake.source import LakeDataSource
 from flintmq.spark.lake.writer import LakeStreamWriter
-from flintmq.spark.reading.offsets import Offset
-from flintmq.spark.reading.options import stream_read_options
-from flintmq.spark.reading.reader import StreamReader
-from flintmq.spark.source import FlintMQDataSource
-from flintmq.spark.writing.options import write_options
-from flintmq.spark.writing.writer import StreamWriter
+from flintmq.spark.sink.options import write_options
+from flintmq.spark.sink.writer import StreamWriter
+from flintmq.spark.source.offsets import Offset
+from flintmq.spark.source.options import stream_read_options
+from flintmq.spark.source.reader import StreamReader
 
 GROUP = "KILLING_GROUP"
 POINTS = "KILLING_POINTS"

@@ -7,7 +7,8 @@ import pytest
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.columns import MESSAGE
 from flintmq.spark.endpoint import Endpoint
-from flintmq.spark.reading.options import (
+from flintmq.spark.sink.options import write_options
+from flintmq.spark.source.options import (
     EARLIEST,
     LATEST,
     AtTime,
@@ -15,7 +16,6 @@ from flintmq.spark.reading.options import (
     read_options,
     stream_read_options,
 )
-from flintmq.spark.writing.options import write_options
 
 URL = "amqp://guest:secret@localhost/"
 READ = {"url": URL, "queue": "q"}

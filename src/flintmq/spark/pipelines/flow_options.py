@@ -11,8 +11,8 @@ from typing import Final
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.lake.options import lake_read_options, lake_write_options
 from flintmq.spark.pipelines.definition import FLINTMQ, LAKE, PARQUET, Flow, Options, Pipeline, Sink
-from flintmq.spark.reading.options import stream_read_options
-from flintmq.spark.writing.options import DeliveryMode, write_options
+from flintmq.spark.sink.options import DeliveryMode, write_options
+from flintmq.spark.source.options import stream_read_options
 
 _MODE: Final = "deliveryMode"
 _ID: Final = "transactionalId"

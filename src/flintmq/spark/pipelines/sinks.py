@@ -15,8 +15,8 @@ from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.lake.options import lake_write_options
 from flintmq.spark.pipelines.definition import CONSOLE, FLINTMQ, LAKE, Flow, Options, Pipeline
 from flintmq.spark.pipelines.flow_options import batch_options, sink_options
-from flintmq.spark.writing.options import write_options
-from flintmq.spark.writing.rows import RowEncoder
+from flintmq.spark.sink.options import write_options
+from flintmq.spark.sink.rows import RowEncoder
 
 LAKE_FORMAT: Final = "flintmq_lake"
 # Defaults of the sink console: rows of a batch, and characters of a value.

@@ -1,6 +1,6 @@
 """When a micro-batch is worth it: with a size or after a time, whichever is first."""
 
-from flintmq.spark.reading.trigger import TriggerDelay
+from flintmq.spark.source.trigger import TriggerDelay
 
 
 def test_size() -> None:

@@ -15,11 +15,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.writing import staged_publish
-from flintmq.spark.writing.options import WriteOptions
-from flintmq.spark.writing.publisher import publish
-from flintmq.spark.writing.rows import RowEncoder
-from flintmq.spark.writing.staged_publish import Batch
+from flintmq.spark.sink import staged_publish
+from flintmq.spark.sink.options import WriteOptions
+from flintmq.spark.sink.publisher import publish
+from flintmq.spark.sink.rows import RowEncoder
+from flintmq.spark.sink.staged_publish import Batch
 
 # Properties that Spark sets for the tasks of a micro-batch, also of one that foreachBatch writes.
 _QUERY_ID: Final = "sql.streaming.queryId"

@@ -9,11 +9,11 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.source import FlintMQDataSource
-from flintmq.spark.writing import staged_publish, writer
-from flintmq.spark.writing.options import write_options
-from flintmq.spark.writing.staged_publish import Batch, Staged
-from flintmq.spark.writing.writer import BatchWriter
+from flintmq.spark.data_source import FlintMQDataSource
+from flintmq.spark.sink import staged_publish, writer
+from flintmq.spark.sink.options import write_options
+from flintmq.spark.sink.staged_publish import Batch, Staged
+from flintmq.spark.sink.writer import BatchWriter
 
 OPTIONS = {"url": "amqp://h/", "exchange": "x", "deliveryMode": "exactly-once", "transactionalId": "t"}
 SCHEMA = StructType([StructField("body", BinaryType())])

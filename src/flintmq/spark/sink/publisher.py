@@ -11,8 +11,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 import flintmq.client as fc
 from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.errors import user_errors
-from flintmq.spark.writing.options import WriteOptions
-from flintmq.spark.writing.rows import RowEncoder
+from flintmq.spark.sink.options import WriteOptions
+from flintmq.spark.sink.rows import RowEncoder
 
 # The longest wait for confirms. A disk that needs longer for its syncs has failed.
 CONFIRM_SECONDS: Final = 60.0

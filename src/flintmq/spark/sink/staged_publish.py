@@ -26,9 +26,9 @@ from flintmq.base.errors import ConfigurationError, FlintError, PreconditionFail
 from flintmq.base.limits import STAGE_ATTEMPTS_MAX
 from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.errors import user_errors
-from flintmq.spark.writing.options import WriteOptions
-from flintmq.spark.writing.publisher import CONFIRM_SECONDS
-from flintmq.spark.writing.rows import RowEncoder
+from flintmq.spark.sink.options import WriteOptions
+from flintmq.spark.sink.publisher import CONFIRM_SECONDS
+from flintmq.spark.sink.rows import RowEncoder
 
 # The size of a piece, unless one record batch is larger. The task keeps a piece in memory until the broker has it.
 PIECE_BYTES: Final = 32 * 1024 * 1024

@@ -9,9 +9,9 @@ import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.errors import QueryFailed
-from flintmq.spark.reading.lease import BATCH_MAX_MESSAGES, Lease, lease_of
-from flintmq.spark.reading.options import stream_read_options
-from flintmq.spark.reading.queue_source import EVERYTHING, DataLost
+from flintmq.spark.source.lease import BATCH_MAX_MESSAGES, Lease, lease_of
+from flintmq.spark.source.options import stream_read_options
+from flintmq.spark.source.queue_source import EVERYTHING, DataLost
 
 T = TypeVar("T")
 FIRST_EPOCH = 7 << 32

@@ -21,8 +21,8 @@ from pyspark.sql.types import (
 
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.columns import HEADER_FORMS, READABLE
-from flintmq.spark.writing.options import write_options
-from flintmq.spark.writing.rows import RowEncoder
+from flintmq.spark.sink.options import write_options
+from flintmq.spark.sink.rows import RowEncoder
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
 
 PERSISTENT = b"\x10\x00\x02"

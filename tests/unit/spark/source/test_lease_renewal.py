@@ -9,8 +9,8 @@ import pytest
 import flintmq.client as fc
 from flintmq.base.errors import ConnectionLost
 from flintmq.spark.endpoint import Endpoint
-from flintmq.spark.reading import lease_renewal
-from flintmq.spark.reading.lease_renewal import LeaseRenewal
+from flintmq.spark.source import lease_renewal
+from flintmq.spark.source.lease_renewal import LeaseRenewal
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.reading.offsets import (
+from flintmq.spark.source.offsets import (
     OffsetRange,
     batch_end,
     batch_ranges,

@@ -14,10 +14,10 @@ from flintmq.base.errors import ConfigurationError, NotFound, PreconditionFailed
 from flintmq.base.limits import LEASE_EXTEND_MAX_BYTES, LEASE_EXTEND_MAX_MESSAGES
 from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.errors import QueryFailed
-from flintmq.spark.reading.lease_renewal import LeaseRenewal
-from flintmq.spark.reading.options import EARLIEST, ReadOptions
-from flintmq.spark.reading.prefetcher import Prefetcher
-from flintmq.spark.reading.queue_source import BatchUnread, DataLost, QueueSource
+from flintmq.spark.source.lease_renewal import LeaseRenewal
+from flintmq.spark.source.options import EARLIEST, ReadOptions
+from flintmq.spark.source.prefetcher import Prefetcher
+from flintmq.spark.source.queue_source import BatchUnread, DataLost, QueueSource
 
 # The most messages of a micro-batch, because the broker tracks each leased message in memory.
 BATCH_MAX_MESSAGES: Final = 1_000_000

@@ -7,7 +7,7 @@ import pytest
 
 import flintmq.client as fc
 from flintmq.spark.client import ReconnectingClient
-from flintmq.spark.reading.prefetcher import Prefetcher
+from flintmq.spark.source.prefetcher import Prefetcher
 
 T = TypeVar("T")
 

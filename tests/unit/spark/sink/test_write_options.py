@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.writing.options import BATCH_MESSAGES, STAGED_MESSAGES, DeliveryMode, write_options
+from flintmq.spark.sink.options import BATCH_MESSAGES, STAGED_MESSAGES, DeliveryMode, write_options
 
 WRITE = {"url": "amqp://guest:secret@h/", "exchange": "x"}
 EXACTLY_ONCE = {"deliveryMode": "exactly-once", "transactionalId": "t"}

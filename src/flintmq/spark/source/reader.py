@@ -15,10 +15,10 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.errors import user_errors
 from flintmq.spark.malloc import keep_freed_memory
-from flintmq.spark.reading.browse import BrowsePartition, browse, browse_partitions
-from flintmq.spark.reading.decoder import ChunkDecoder
-from flintmq.spark.reading.lease import Lease
-from flintmq.spark.reading.offsets import (
+from flintmq.spark.source.browse import BrowsePartition, browse, browse_partitions
+from flintmq.spark.source.decoder import ChunkDecoder
+from flintmq.spark.source.lease import Lease
+from flintmq.spark.source.offsets import (
     Offset,
     OffsetRange,
     batch_end,
@@ -34,10 +34,10 @@ from flintmq.spark.reading.offsets import (
     shares,
     split,
 )
-from flintmq.spark.reading.options import EARLIEST, ReadOptions
-from flintmq.spark.reading.queue_source import EVERYTHING, DataLost, QueueSource, is_stream
-from flintmq.spark.reading.stream import Stream
-from flintmq.spark.reading.trigger import TriggerDelay
+from flintmq.spark.source.options import EARLIEST, ReadOptions
+from flintmq.spark.source.queue_source import EVERYTHING, DataLost, QueueSource, is_stream
+from flintmq.spark.source.stream import Stream
+from flintmq.spark.source.trigger import TriggerDelay
 
 # Without new messages, Spark asks about ninety times a second. Each answer therefore waits this long for a message.
 IDLE_SECONDS: Final = 0.5

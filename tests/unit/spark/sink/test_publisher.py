@@ -9,9 +9,9 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 import flintmq.client as fc
 from flintmq.base.errors import ConnectionLost
 from flintmq.spark.client import ReconnectingClient
-from flintmq.spark.writing.options import write_options
-from flintmq.spark.writing.publisher import Publisher
-from flintmq.spark.writing.rows import Row, RowEncoder
+from flintmq.spark.sink.options import write_options
+from flintmq.spark.sink.publisher import Publisher
+from flintmq.spark.sink.rows import Row, RowEncoder
 
 T = TypeVar("T")
 ENCODER = RowEncoder(

@@ -13,7 +13,7 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.base.values import Timestamp
 from flintmq.spark.columns import MESSAGE, PROPERTIES, READABLE, check_read_schema, read_schema
 from flintmq.spark.headers import untyped
-from flintmq.spark.reading.decoder import ChunkDecoder
+from flintmq.spark.source.decoder import ChunkDecoder
 from flintmq.wire.amqp091.chunk import REDELIVERED, push_record
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from flintmq.wire.amqp091.tables import encode_address

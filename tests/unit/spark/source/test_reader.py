@@ -7,10 +7,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.columns import MESSAGE, read_schema
-from flintmq.spark.reading.offsets import Offset, OffsetRange, batch_end, saved_offset
-from flintmq.spark.reading.options import stream_read_options
-from flintmq.spark.reading.queue_source import EVERYTHING, DataLost, QueueSource
-from flintmq.spark.reading.reader import IDLE_SECONDS, StreamReader
+from flintmq.spark.source.offsets import Offset, OffsetRange, batch_end, saved_offset
+from flintmq.spark.source.options import stream_read_options
+from flintmq.spark.source.queue_source import EVERYTHING, DataLost, QueueSource
+from flintmq.spark.source.reader import IDLE_SECONDS, StreamReader
 
 ALL = ReadAllAvailable()
 

@@ -9,10 +9,10 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.spark import catalog
 from flintmq.spark.columns import check_read_schema, read_schema
 from flintmq.spark.errors import user_errors
-from flintmq.spark.reading.options import batch_read_options, read_options, stream_read_options
-from flintmq.spark.reading.reader import BatchReader, StreamReader
-from flintmq.spark.writing.options import write_options
-from flintmq.spark.writing.writer import BatchWriter, StreamWriter
+from flintmq.spark.sink.options import write_options
+from flintmq.spark.sink.writer import BatchWriter, StreamWriter
+from flintmq.spark.source.options import batch_read_options, read_options, stream_read_options
+from flintmq.spark.source.reader import BatchReader, StreamReader
 
 _SELECT: Final = "SELECT * FROM t WITH (`urlEnv` = '...', `queue` = '...')"
 _INSERT: Final = "INSERT INTO t WITH (`urlEnv` = '...', `exchange` = '...') SELECT ..."

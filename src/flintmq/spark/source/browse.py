@@ -10,7 +10,7 @@ from pyspark.sql.datasource import InputPartition
 import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.client import ReconnectingClient
-from flintmq.spark.reading.options import ReadOptions
+from flintmq.spark.source.options import ReadOptions
 from flintmq.wire.amqp091.chunk import REDELIVERED, push_record
 from flintmq.wire.amqp091.tables import encode_address
 

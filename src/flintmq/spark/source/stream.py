@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError, PreconditionFailed
 from flintmq.spark.client import ReconnectingClient
-from flintmq.spark.reading.options import EARLIEST, LATEST, AtTime, Bound, ReadOptions
-from flintmq.spark.reading.prefetcher import Prefetcher
-from flintmq.spark.reading.queue_source import EVERYTHING, DataLost, QueueSource
+from flintmq.spark.source.options import EARLIEST, LATEST, AtTime, Bound, ReadOptions
+from flintmq.spark.source.prefetcher import Prefetcher
+from flintmq.spark.source.queue_source import EVERYTHING, DataLost, QueueSource
 
 
 class Stream(QueueSource):

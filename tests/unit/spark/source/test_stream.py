@@ -8,9 +8,9 @@ import pytest
 import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.client import ReconnectingClient
-from flintmq.spark.reading.options import EARLIEST, batch_read_options
-from flintmq.spark.reading.queue_source import EVERYTHING, DataLost
-from flintmq.spark.reading.stream import Stream
+from flintmq.spark.source.options import EARLIEST, batch_read_options
+from flintmq.spark.source.queue_source import EVERYTHING, DataLost
+from flintmq.spark.source.stream import Stream
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import flintmq.client as fc
 from flintmq.base.errors import ConnectionLost, FlintError
-from flintmq.spark.writing import staged_publish
-from flintmq.spark.writing.options import WriteOptions, write_options
-from flintmq.spark.writing.rows import Row, RowEncoder
-from flintmq.spark.writing.staged_publish import Batch, Staged, TakenOver
+from flintmq.spark.sink import staged_publish
+from flintmq.spark.sink.options import WriteOptions, write_options
+from flintmq.spark.sink.rows import Row, RowEncoder
+from flintmq.spark.sink.staged_publish import Batch, Staged, TakenOver
 
 OPTIONS = {"url": "amqp://h/", "exchange": "x", "deliveryMode": "exactly-once", "transactionalId": "t"}
 T = TypeVar("T")

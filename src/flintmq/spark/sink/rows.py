@@ -23,7 +23,7 @@ from flintmq.base.counting import counted
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.columns import HEADER_FORMS, HEADERS, HEADERS_TYPED, PLACE, PROPERTIES, is_same
 from flintmq.spark.headers import table_of
-from flintmq.spark.writing.options import DeliveryMode, WriteOptions
+from flintmq.spark.sink.options import DeliveryMode, WriteOptions
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 
 # A message for the client's publish_batch: exchange, routing key, body, encoded properties, mandatory.
