@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flintmq.base.counting import counted
+from flintmq.base.plurals import counted
 from flintmq.cli.amqp import with_password
 from flintmq.cli.commands import command
 from flintmq.cli.options import DEFAULT_URL, Json, PasswordFile, Url

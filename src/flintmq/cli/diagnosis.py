@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 import flintmq
-from flintmq.base.counting import counted
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.base.limits import RESERVED_DESCRIPTORS
+from flintmq.base.plurals import counted
 from flintmq.cli.progress import size_in_words
 from flintmq.server.addresses import addresses
 from flintmq.server.alarms import free_disk, memory_bytes, whole_memory

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from flintmq.base.counting import counted
 from flintmq.base.errors import FlintError
+from flintmq.base.plurals import counted
 from flintmq.cli.amqp import channel
 from flintmq.cli.api import Api, path_of
 from flintmq.cli.commands import api_command, command

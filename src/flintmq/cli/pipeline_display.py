@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from flintmq.base.counting import counted
+from flintmq.base.plurals import counted
 from flintmq.spark.pipelines.status import PipelineStatus, State
 
 _COLOURS = {

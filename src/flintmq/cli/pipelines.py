@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from flintmq.base.counting import counted
 from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.base.plurals import counted
 from flintmq.cli.commands import command
 from flintmq.cli.options import DEFAULT_URL, Json, Url
 

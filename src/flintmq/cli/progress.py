@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from flintmq.base.counting import counted
+from flintmq.base.plurals import counted
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from flintmq.base.counting import counted
+from flintmq.base.plurals import counted
 from flintmq.cli.amqp import channel
 from flintmq.cli.commands import command
 from flintmq.cli.lists import vhost_list_command

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from flintmq.base.counting import counted
+from flintmq.base.plurals import counted
 from flintmq.cli.api import Api
 from flintmq.cli.commands import api_command
 from flintmq.cli.options import Json

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from flintmq.base.counting import counted
+from flintmq.base.plurals import counted
 from flintmq.cli.commands import command
 from flintmq.cli.options import Json
 from flintmq.cli.progress import progress_bar, size_in_words

@@ -1,7 +1,7 @@
 """The errors that a client raises. ConnectionLost and LocalProtocolError are in `flintmq.base.errors`."""
 
-from flintmq.base.counting import counted
 from flintmq.base.errors import AmqpError, ClosedByPeer, ConfigurationError, FlintError
+from flintmq.base.plurals import counted
 from flintmq.client.delivery import Returned
 
 

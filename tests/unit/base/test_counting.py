@@ -1,6 +1,6 @@
 import pytest
 
-from flintmq.base.counting import counted
+from flintmq.base.plurals import counted
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import DecodeError, SyntaxFault
 from flintmq.gateway.conversion import from_amqp10, names, tables, to_amqp10
 from flintmq.gateway.conversion.from_amqp10 import headers_at, with_headers
-from flintmq.gateway.conversion.merging import merged
+from flintmq.gateway.conversion.merge import merged
 from flintmq.gateway.conversion.parts import (
     Sections,
     data_section,

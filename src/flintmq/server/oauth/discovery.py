@@ -5,7 +5,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.server.oauth.fetching import check_trusted
+from flintmq.server.oauth.url_opener import check_trusted
 
 _PATH: Final = "/.well-known/openid-configuration"
 # The longest quotation of a web server's answer in the log.

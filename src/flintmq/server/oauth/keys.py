@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from flintmq.base.errors import ConfigurationError
 from flintmq.server.logs import get_logger
 from flintmq.server.oauth.discovery import document_url, keys_url
-from flintmq.server.oauth.fetching import check_trusted, opener
+from flintmq.server.oauth.url_opener import check_trusted, opener
 
 if TYPE_CHECKING:
     from jwt import PyJWK

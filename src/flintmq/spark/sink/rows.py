@@ -19,8 +19,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from flintmq.base.counting import counted
 from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.base.plurals import counted
 from flintmq.spark.columns import HEADER_FORMS, HEADERS, HEADERS_TYPED, PLACE, PROPERTIES, is_same
 from flintmq.spark.headers import table_of
 from flintmq.spark.sink.options import DeliveryMode, WriteOptions

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from flintmq.base.counting import counted
+from flintmq.base.plurals import counted
 from flintmq.storage.block import Damage
 
 # Kinds of files.

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.server.oauth.fetching import opener
 from flintmq.server.oauth.keys import Keys
+from flintmq.server.oauth.url_opener import opener
 from tests.tokens import Issuer
 from tests.unit.server.oauth.site import Site
 
@@ -166,7 +166,7 @@ def test_what_is_no_http_ends_nothing(said: bytes) -> None:
 @pytest.mark.parametrize("said", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\n\r\n"])
 def test_a_server_that_drips_has_its_time(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes soon after the one before it, and the answer never ends; its time does."""
-    monkeypatch.setattr("flintmq.server.oauth.fetching._ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("flintmq.server.oauth.url_opener._ANSWER_SECONDS", 0.3)
     with _answering(said, b"x") as url:
         done = threading.Event()
 
