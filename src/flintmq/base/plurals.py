@@ -1,4 +1,4 @@
-"""Counts with a noun, for people."""
+"""Counts with a noun in the singular or plural, for texts that people read."""
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

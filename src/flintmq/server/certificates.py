@@ -38,7 +38,7 @@ class _Loaded:
     others: tuple[CertificateSettings, ...]
     # The stamps of the files before they were read.
     stamps: Mapping[Path, _Stamp | None]
-    usual: ssl.SSLContext
+    default: ssl.SSLContext
     by_name: Mapping[str, ssl.SSLContext]
 
 
@@ -61,9 +61,9 @@ class Tls:
     def __init__(self, settings: TlsSettings, others: tuple[CertificateSettings, ...] = ()) -> None:
         self.loaded = _load(settings, others)
         self._refused: Mapping[Path, _Stamp | None] = {}
-        self.context: ssl.SSLContext = _bare(settings)
+        self.context: ssl.SSLContext = _context(settings)
         self.context.sni_callback = self._choose
-        self._take_up()
+        self._update_context()
 
     @property
     def is_required(self) -> bool:
@@ -77,9 +77,9 @@ class Tls:
         return [file for file in (settings.certificate, *(each.certificate for each in self.loaded.others)) if file]
 
     def become(self, other: "Tls") -> None:
-        """Take over the settings and files of `other`."""
+        """Use the settings and files of `other` from now on."""
         self.loaded = other.loaded
-        self._take_up()
+        self._update_context()
 
     def reload_if_changed(self) -> None:
         """Load all files again if one has changed. An error is logged once, and the present ones stay in use."""
@@ -91,27 +91,27 @@ class Tls:
             self.loaded = _load(before.settings, before.others)
         except ConfigurationError as error:
             self._refused = stamps
-            log.warning("certificates stay as they were", reason=str(error))
+            log.warning("certificates not reloaded", reason=str(error))
             return
-        self._take_up()
+        self._update_context()
         log.info("certificates loaded", certificate=str(before.settings.certificate), others=len(before.others))
 
-    def _take_up(self) -> None:
+    def _update_context(self) -> None:
         """Set up the first context, which OpenSSL uses until the client's name has chosen another."""
         settings = self.loaded.settings
         assert settings.certificate is not None
         context = self.context
         context.minimum_version = _VERSIONS[settings.minimum_version]
-        context.verify_mode = self.loaded.usual.verify_mode
+        context.verify_mode = self.loaded.default.verify_mode
         # No client sees this certificate, but OpenSSL needs one to know which ciphers can be used.
         _load_pair(context, settings.certificate, settings.key, "tls.")
 
     def _choose(self, tls: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
-        """Choose the context for the name that the client asks for; for an unknown name, the usual one."""
+        """Choose the context for the name that the client asks for; for an unknown name, the default one."""
         wanted = (name or "").lower().rstrip(".")
         loaded = self.loaded
         by_name = loaded.by_name
-        tls.context = by_name.get(wanted) or by_name.get(f"*.{wanted.partition('.')[2]}") or loaded.usual
+        tls.context = by_name.get(wanted) or by_name.get(f"*.{wanted.partition('.')[2]}") or loaded.default
 
     def identity(self, certificate: Certificate) -> str:
         """Return the client's name in its certificate, as `getpeercert` gives it; empty if it has none."""
@@ -134,9 +134,9 @@ def tls_of(settings: TlsSettings, others: tuple[CertificateSettings, ...] = ()) 
         return Tls(settings, others)
     for name in ("key", "ca"):
         if getattr(settings, name) is not None:
-            raise ConfigurationError(f"tls.{name} is of no use without tls.certificate")
+            raise ConfigurationError(f"tls.{name} has no effect without tls.certificate")
     if others:
-        raise ConfigurationError("[[certificates]] need a tls.certificate, for those who ask for no name")
+        raise ConfigurationError("[[certificates]] need a tls.certificate, for clients that send no server name")
     return None
 
 
@@ -147,18 +147,18 @@ def _load(settings: TlsSettings, others: tuple[CertificateSettings, ...]) -> _Lo
     for other in others:
         files += [other.certificate, other.key]
     stamps = {file: _stamp(file) for file in files if file is not None}
-    usual = _bare(settings)
-    _load_pair(usual, settings.certificate, settings.key, "tls.")
+    default = _context(settings)
+    _load_pair(default, settings.certificate, settings.key, "tls.")
     by_name: dict[str, ssl.SSLContext] = {}
     for at, other in enumerate(others):
-        context = _bare(settings)
+        context = _context(settings)
         _load_pair(context, other.certificate, other.key, f"certificates[{at}].")
         for name in other.names:
             by_name[name.lower().rstrip(".")] = context
-    return _Loaded(settings, others, stamps, usual, by_name)
+    return _Loaded(settings, others, stamps, default, by_name)
 
 
-def _bare(settings: TlsSettings) -> ssl.SSLContext:
+def _context(settings: TlsSettings) -> ssl.SSLContext:
     """Return a context without a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.minimum_version]
@@ -168,7 +168,7 @@ def _bare(settings: TlsSettings) -> ssl.SSLContext:
         return context
     if settings.ca is None:
         raise ConfigurationError(
-            f'tls.verify is "{settings.verify}": tls.ca has to name who signs clients\' certificates'
+            f'tls.verify is "{settings.verify}": tls.ca must name the authority of clients\' certificates'
         )
     try:
         context.load_verify_locations(settings.ca)

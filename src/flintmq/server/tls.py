@@ -1,4 +1,4 @@
-"""TLS over an existing transport: after a protocol header that asks for it, or from the first byte on.
+"""TLS over an existing transport: from the first byte on, or after AMQP's protocol header for TLS.
 
 OpenSSL works on bytes in memory: the bytes that a client sends directly after the header have been read when TLS
 begins, and no event loop takes bytes back.
@@ -19,21 +19,21 @@ _READ_BYTES: Final = 256 * 1024
 
 @final
 class TlsTransport(asyncio.Transport):
-    """A transport that encrypts what is written. `receive` decrypts what has arrived."""
+    """Encrypts written bytes, and writes them to another transport. `receive` decrypts received bytes."""
 
-    def __init__(self, below: asyncio.Transport, context: ssl.SSLContext) -> None:
+    def __init__(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
         super().__init__()
-        self._below = below
+        self._transport = transport
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.is_established = False
-        # Whether the client has ended its side.
-        self._is_over = False
+        # Whether the client has sent its close_notify alert.
+        self._is_peer_closed = False
 
     def receive(self, data: bytes) -> bytes:
         """Decrypt received bytes. Raises ConnectionLost, after sending the alert, if the peer violates TLS."""
-        if self._is_over:
+        if self._is_peer_closed:
             # OpenSSL would not read the data any more, and it would only fill memory.
             raise ConnectionLost("TLS: data after the end")
         self._incoming.write(data)
@@ -54,12 +54,12 @@ class TlsTransport(asyncio.Transport):
         try:
             while part := self._tls.read(_READ_BYTES):
                 parts.append(part)
-            self._is_over = True
+            self._is_peer_closed = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
             # The client sends nothing more and will close the socket. The bytes before count.
-            self._is_over = True
+            self._is_peer_closed = True
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     @property
@@ -69,8 +69,8 @@ class TlsTransport(asyncio.Transport):
 
     def _flush(self) -> None:
         out = self._outgoing.read()
-        if out and not self._below.is_closing():
-            self._below.write(out)
+        if out and not self._transport.is_closing():
+            self._transport.write(out)
 
     def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
         self._tls.write(data)
@@ -82,42 +82,42 @@ class TlsTransport(asyncio.Transport):
         self._flush()
 
     def can_write_eof(self) -> bool:
-        return self._below.can_write_eof()
+        return self._transport.can_write_eof()
 
     def write_eof(self) -> None:
         """End our side of TLS and of the socket. Later bytes of the peer must not be given to `receive`."""
-        self._say_end()
-        if not self._below.is_closing():
-            self._below.write_eof()
+        self._send_close_notify()
+        if not self._transport.is_closing():
+            self._transport.write_eof()
 
     def close(self) -> None:
-        self._say_end()
-        self._below.close()
+        self._send_close_notify()
+        self._transport.close()
 
-    def _say_end(self) -> None:
-        if self.is_established and not self._below.is_closing():
-            # The peer has not ended its side yet, and need not: ours is ended.
+    def _send_close_notify(self) -> None:
+        if self.is_established and not self._transport.is_closing():
+            # OpenSSL raises an error if the peer has not sent its own alert yet, which it need not.
             with suppress(ssl.SSLError):
                 self._tls.unwrap()
             self._flush()
 
     def abort(self) -> None:
-        self._below.abort()
+        self._transport.abort()
 
     def is_closing(self) -> bool:
-        return self._below.is_closing()
+        return self._transport.is_closing()
 
     def get_extra_info(self, name: str, default: object = None) -> object:
-        return self._below.get_extra_info(name, default)
+        return self._transport.get_extra_info(name, default)
 
     def get_write_buffer_size(self) -> int:
-        return self._below.get_write_buffer_size()
+        return self._transport.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._below.set_write_buffer_limits(high, low)
+        self._transport.set_write_buffer_limits(high, low)
 
     def pause_reading(self) -> None:
-        self._below.pause_reading()
+        self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        self._below.resume_reading()
+        self._transport.resume_reading()

@@ -197,11 +197,11 @@ def test_settings_that_make_no_sense(settings: TlsSettings, tmp_path: Path) -> N
     """They are refused with what is missing."""
     assert tls_of(TlsSettings()) is None
     assert settings.certificate is not None
-    with pytest.raises(ConfigurationError, match="tls.ca is of no use without tls.certificate"):
+    with pytest.raises(ConfigurationError, match="tls.ca has no effect without tls.certificate"):
         tls_of(TlsSettings(ca=settings.ca))
     with pytest.raises(ConfigurationError, match="need a tls.certificate"):
         tls_of(TlsSettings(), (CertificateSettings(settings.certificate, ("a",)),))
-    with pytest.raises(ConfigurationError, match="tls.ca has to name who signs"):
+    with pytest.raises(ConfigurationError, match="tls.ca must name the authority"):
         tls_of(replace(settings, ca=None, verify="required"))
     with pytest.raises(ConfigurationError, match=r"certificates\[0\]\.certificate .* cannot be used"):
         tls_of(settings, (CertificateSettings(tmp_path / os.devnull, ("a",), tmp_path / "none"),))

@@ -1,4 +1,4 @@
-"""Hashes that are equal in every process and build: the distribution of messages must survive a restart."""
+"""A hash of texts that is equal in every process and build: a restart must not change the distribution of messages."""
 
 from typing import Final
 from zlib import crc32

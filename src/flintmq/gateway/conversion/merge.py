@@ -1,6 +1,8 @@
-"""Merges the carried sections of a 1.0 message with changes that a client made to its 0-9-1 form.
+"""The merge of a message's original AMQP 1.0 sections with the changes that a client of AMQP 0-9-1 made to them.
 
-A field or an entry keeps its carried value if its 0-9-1 form is unchanged, or if it has none.
+A message that is converted to AMQP 0-9-1 carries its original sections. If a client publishes it again with changed
+properties, each field or entry keeps its original value if its form in AMQP 0-9-1 is unchanged, or if it has no such
+form.
 """
 
 from flintmq.base.errors import DecodeError
@@ -23,7 +25,7 @@ from flintmq.wire.amqp10.composite import Annotations
 
 
 def merged(old: Sections, old_form: bytes, new: Sections, new_form: bytes) -> Sections:
-    """Merge carried sections `old` with `new`, which were converted from `new_form`, the properties as published.
+    """Merge the original sections `old` with `new`, which were converted from `new_form`, the properties as published.
 
     `old_form` are the properties that `old` is converted to.
     """
@@ -31,7 +33,7 @@ def merged(old: Sections, old_form: bytes, new: Sections, new_form: bytes) -> Se
     now = _table(new_form)
     application = _merged_application(old, new, was, now)
     return Sections(
-        # The carried header tells of earlier deliveries, so the new one counts.
+        # The original header describes earlier deliveries, so the new one is used.
         new.header,
         _merged_annotations(old, new, was, now, application),
         _merged_properties(old, old_form, new, new_form),
@@ -80,8 +82,8 @@ def _merged_annotations(
             found[key] = theirs[key]
     for key, value in theirs.items():
         name = names.header_of(key)
-        # An unchanged header without a carried annotation stands for something else: an application-property, or an id
-        # that is too long for a short string.
+        # An unchanged header without an original annotation stands for something else: an application-property, or an
+        # id that is too long for a short string.
         stands_for_other = name is not None and name in was and _is_kept(name, was, now)
         if key not in mine and key not in application and not stands_for_other:
             found[key] = value

@@ -25,25 +25,25 @@ def keys_url(issuer: str, document: bytes) -> str:
     """Return the URL of the keys in an issuer's configuration. Raises ConfigurationError if there is no valid one."""
     source = document_url(issuer)
     try:
-        said = json.loads(document)
-        named, url = said["issuer"], said["jwks_uri"]
+        configuration = json.loads(document)
+        named, url = configuration["issuer"], configuration["jwks_uri"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigurationError(
-            f'{source} is no configuration of OpenID Connect, such as {{"issuer": "...", "jwks_uri": "..."}}: correct '
-            "oauth.issuer, or say in oauth.jwks where the keys are"
+            f'{source} is not an OpenID Connect configuration ({{"issuer": "...", "jwks_uri": "..."}}): correct '
+            "oauth.issuer, or set oauth.jwks to the URL of the keys"
         ) from error
     # §4.3: the issuer must be exactly equal, or the server that answers could speak for another issuer.
     if named != issuer:
         raise ConfigurationError(
-            f"{source} is of another issuer, {_quoted(named)}: oauth.issuer has to be written exactly as it is there"
+            f"{source} belongs to another issuer, {_quoted(named)}: oauth.issuer must be exactly the same text"
         )
     place = f"jwks_uri in {source}:"
     if not isinstance(url, str):
-        raise ConfigurationError(f"{place} {_quoted(url)} is no URL")
+        raise ConfigurationError(f"{place} {_quoted(url)} is not a URL")
     check_trusted(place, url)
     if urlsplit(issuer).scheme == "https" and urlsplit(url).scheme != "https":
         # URLs on this machine are trusted only if the settings name them, not if an issuer does.
-        raise ConfigurationError(f"{place} {_quoted(url)} is not https, as oauth.issuer is")
+        raise ConfigurationError(f"{place} {_quoted(url)} must be https, because oauth.issuer is")
     return url
 
 

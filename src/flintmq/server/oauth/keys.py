@@ -1,8 +1,8 @@
-"""The keys that sign tokens, as their issuer publishes them: a JWK set (RFC 7517) in a file or at a URL, which may be
-the one that the issuer names.
+"""The keys that sign tokens: a JWK set (RFC 7517) in a file or at a URL. The URL is in the settings, or the issuer
+names it.
 
-They are read again when they are old, and when a token names an unknown key, because issuers can change keys at any
-time. A thread of its own does it, so that other logins do not wait for the issuer's web server.
+The keys are read again when they are old, and when a token names an unknown key, because issuers can change keys at any
+time. A separate thread reads them, so that other logins do not wait for the issuer's web server.
 """
 
 import json
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
-# The age at which the keys of a URL are read again. Issuers rarely withdraw keys, and a new key is found by a refresh.
-_URL_SECONDS: Final = 3_600.0
-_FILE_SECONDS: Final = 10.0
+# The age at which the keys of a URL are read again. Issuers rarely withdraw keys, and a token with a new key causes a
+# refresh.
+_URL_MAX_AGE_SECONDS: Final = 3_600.0
+_FILE_MAX_AGE_SECONDS: Final = 10.0
 # The least time between two refreshes. Anybody can make tokens with unknown keys, which must not load the web server.
-_AGAIN_SECONDS: Final = 30.0
+_REFRESH_INTERVAL_SECONDS: Final = 30.0
 _FETCH_SECONDS: Final = 5.0
 # The largest number of logins that wait for keys. Further logins are checked with the present keys.
 _WAITING_MAX: Final = 1_024
@@ -66,8 +67,8 @@ class Keys:
         self._lock = Lock()
         self._is_url = "://" in self._source
         self._keys: dict[str, Mapping[str, Any]] = {}
-        self._made: dict[tuple[str, str], PyJWK] = {}
-        self._looked_at = -_URL_SECONDS
+        self._jwks: dict[tuple[str, str], PyJWK] = {}
+        self._read_at = -_URL_MAX_AGE_SECONDS
         self._waiting: list[Callable[[], None]] | None = None
         if self._is_url:
             check_trusted("oauth.jwks", self._source)
@@ -77,8 +78,8 @@ class Keys:
             self.read()
 
     def find(self, key_id: str, algorithm: str) -> "PyJWK | None":
-        """Return the key with this id for this algorithm, or None. With an empty id, it is the only key there is."""
-        if self._clock() - self._looked_at > (_URL_SECONDS if self._is_url else _FILE_SECONDS):
+        """Return the key with this id for this algorithm, or None. An empty id stands for the only key of the set."""
+        if self._clock() - self._read_at > (_URL_MAX_AGE_SECONDS if self._is_url else _FILE_MAX_AGE_SECONDS):
             self.refresh(lambda: None)
         keys = self._keys
         if not key_id and len(keys) == 1:
@@ -86,32 +87,32 @@ class Keys:
         key = keys.get(key_id)
         if key is None or algorithm not in _algorithms(key):
             return None
-        made = self._made.get((key_id, algorithm))
-        if made is None:
+        jwk = self._jwks.get((key_id, algorithm))
+        if jwk is None:
             from jwt import PyJWK  # noqa: PLC0415 - takes a tenth of a second, and only tokens need it
 
-            made = PyJWK(dict(key), algorithm)
-            self._made[key_id, algorithm] = made
-        return made
+            jwk = PyJWK(dict(key), algorithm)
+            self._jwks[key_id, algorithm] = jwk
+        return jwk
 
     def refresh(self, then: Callable[[], None]) -> None:
-        """Read the source again, unless that was done just now, and call `then`, from this or another thread."""
+        """Read the source again if it was not read just now. Call `then` afterwards, from this or another thread."""
         with self._lock:
-            is_due = self._clock() - self._looked_at > min(_AGAIN_SECONDS, self._interval)
-            is_looking = self._waiting is not None
+            is_due = self._clock() - self._read_at > min(_REFRESH_INTERVAL_SECONDS, self._interval)
+            is_running = self._waiting is not None
             if self._waiting is not None and len(self._waiting) < _WAITING_MAX:
                 self._waiting.append(then)
                 return
-            if is_due and not is_looking:
+            if is_due and not is_running:
                 self._waiting = [then]
-        if is_due and not is_looking:
-            Thread(target=self._look, name="flintmq-keys", daemon=True).start()
+        if is_due and not is_running:
+            Thread(target=self._refresh, name="flintmq-keys", daemon=True).start()
         else:
             then()
 
     @property
     def _interval(self) -> float:
-        return _AGAIN_SECONDS if self._is_url else 1.0
+        return _REFRESH_INTERVAL_SECONDS if self._is_url else 1.0
 
     def read(self) -> None:
         """Read the source now. Raises ConfigurationError if it cannot be read, or is not a key set."""
@@ -120,18 +121,18 @@ class Keys:
             url = keys_url(self._issuer, self._fetch(url))
         self._take(url, self._fetch(url) if self._is_url else self._read_file())
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         try:
             self.read()
         except ConfigurationError as error:
             # The present keys stay valid: logins must not fail because the issuer is unavailable for a while.
             log.warning("keys of tokens not refreshed", source=self._source, reason=str(error))
         except Exception:
-            # Whatever the web server answers, the waiting logins must continue, and the next refresh must be possible.
+            # Even after an unexpected answer, the waiting logins must continue, and the next refresh must be possible.
             log.exception("internal error", source=self._source)
         finally:
             with self._lock:
-                self._looked_at = self._clock()
+                self._read_at = self._clock()
                 waiting, self._waiting = self._waiting or [], None
             for then in waiting:
                 then()
@@ -158,16 +159,16 @@ class Keys:
             entries = json.loads(text)["keys"]
             keys = {str(entry.get("kid", "")): entry for entry in entries if entry.get("use", "sig") == "sig"}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ConfigurationError(f'{place} is no JWK set, such as {{"keys": [...]}}') from error
+            raise ConfigurationError(f'{place} is not a JWK set: {{"keys": [...]}} was expected') from error
         if len(keys) > _KEYS_MAX:
             raise ConfigurationError(f"{place} has more than {_KEYS_MAX} keys")
         if keys != self._keys:
             log.info("keys of tokens", source=source, keys=sorted(keys))
-        self._keys, self._made = keys, {}
-        self._looked_at = self._clock()
+        self._keys, self._jwks = keys, {}
+        self._read_at = self._clock()
 
 
 def _algorithms(key: Mapping[str, Any]) -> tuple[str, ...]:
     own = key.get("alg")
-    fitting = _ALGORITHMS.get(key.get("kty", ""), ())
-    return fitting if own is None else tuple(name for name in fitting if name == own)
+    known = _ALGORITHMS.get(key.get("kty", ""), ())
+    return known if own is None else tuple(name for name in known if name == own)

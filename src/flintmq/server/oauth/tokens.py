@@ -15,7 +15,7 @@ from flintmq.broker.access.scopes import Scopes
 from flintmq.server.config import OAuthSettings
 from flintmq.server.oauth.keys import Keys
 
-# More than any login can contain: a frame of 8 KiB, or the head of an HTTP request.
+# Longer than any login can contain: a frame of 8 KiB, or the head of an HTTP request.
 _TOKEN_MAX_CHARACTERS: Final = 16_384
 _SCOPES_MAX: Final = 1_024
 # The claims with the user name that RabbitMQ uses, after those in the settings.
@@ -67,7 +67,7 @@ class Tokens:
                 raise AuthenticationFailed("the token is signed by an algorithm that oauth.algorithms does not name")
             key = self.keys.find(key_id, algorithm)
             if key is None:
-                raise UnknownKey("the token is signed with a key that is not among its issuer's")
+                raise UnknownKey("the token is signed with a key that its issuer does not publish")
             claims: Mapping[str, Any] = jwt.decode(
                 token,
                 key,
@@ -94,7 +94,7 @@ class Tokens:
             name = claims.get(claim)
             if isinstance(name, str) and name:
                 return name
-        raise AuthenticationFailed("the token does not say whose it is")
+        raise AuthenticationFailed("the token has no claim with a user name")
 
     def _scopes(self, claims: Mapping[str, Any]) -> Iterator[str]:
         """Yield the scopes for this broker, without their prefix."""
@@ -111,21 +111,23 @@ class Tokens:
 
 
 def tokens_of(settings: OAuthSettings) -> Tokens | None:
-    """Return the checks of tokens, or None if tokens are not accepted. Raises ConfigurationError for wrong settings."""
+    """Return the `Tokens` of these settings, or None if no tokens are accepted. Raises ConfigurationError if the
+    settings are wrong.
+    """
     if not settings.takes_tokens:
         return None
     if settings.resource_server_id == "":
         named = "oauth.jwks" if settings.jwks else "oauth.issuer"
-        raise ConfigurationError(f"{named} needs oauth.resource_server_id: tokens for others must not count here")
+        raise ConfigurationError(f"{named} needs oauth.resource_server_id, to refuse tokens for other services")
     return Tokens(settings, Keys(settings.jwks, settings.jwks_ca, issuer=settings.issuer))
 
 
 def _seconds(value: object, claim: str) -> float:
     """Return the Unix time of a claim. Raises AuthenticationFailed if it is not a number, or is out of range."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise AuthenticationFailed(f"the token's {claim} is no number")
+        raise AuthenticationFailed(f"the token's {claim} is not a number")
     if not math.isfinite(value) or not 0 <= value <= _TIME_MAX_SECONDS:
-        raise AuthenticationFailed(f"the token's {claim} is no time")
+        raise AuthenticationFailed(f"the token's {claim} is not a valid time")
     return float(value)
 
 

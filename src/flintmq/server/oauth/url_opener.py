@@ -1,4 +1,4 @@
-"""Fetching of a URL within a limited time, and without redirects to other places."""
+"""An opener of URLs that limits the time of an answer and follows no redirects."""
 
 import contextlib
 import socket
@@ -27,11 +27,11 @@ def check_trusted(place: str, url: str) -> None:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError:
-        raise ConfigurationError(f"{place} {url!r} is no URL, such as https://id.example.org") from None
+        raise ConfigurationError(f"{place} {url!r} is not a URL, such as https://id.example.org") from None
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
-        raise ConfigurationError(f"{place} {url!r}: answers over http can be changed on their way; use https")
+        raise ConfigurationError(f"{place} {url!r}: answers over http can be changed on the way; use https")
     if host == "" or not (url.isascii() and url.isprintable()) or " " in url:
-        raise ConfigurationError(f"{place} {url!r} is no URL, such as https://id.example.org")
+        raise ConfigurationError(f"{place} {url!r} is not a URL, such as https://id.example.org")
 
 
 def opener(ca: Path | None) -> urllib.request.OpenerDirector:
@@ -43,7 +43,7 @@ def opener(ca: Path | None) -> urllib.request.OpenerDirector:
         context = ssl.create_default_context(cafile=ca)
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(f"oauth.jwks_ca {ca} cannot be used: {error}") from error
-    return urllib.request.build_opener(_Plain(), _Secure(context), _NoRedirects())
+    return urllib.request.build_opener(_HttpHandler(), _HttpsHandler(context), _NoRedirects())
 
 
 @final
@@ -57,36 +57,36 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 @final
-class _Plain(urllib.request.HTTPHandler):
+class _HttpHandler(urllib.request.HTTPHandler):
     def http_open(self, req: urllib.request.Request) -> HTTPResponse:
-        return self.do_open(_PlainConnection, req)
+        return self.do_open(_HttpConnection, req)
 
 
 @final
-class _Secure(urllib.request.HTTPSHandler):
+class _HttpsHandler(urllib.request.HTTPSHandler):
     def __init__(self, context: ssl.SSLContext) -> None:
         super().__init__(context=context)
-        self._trust = context
+        self._tls_context = context
 
     def https_open(self, req: urllib.request.Request) -> HTTPResponse:
-        return self.do_open(_SecureConnection, req, context=self._trust)
+        return self.do_open(_HttpsConnection, req, context=self._tls_context)
 
 
 @final
-class _PlainConnection(HTTPConnection):
+class _HttpConnection(HTTPConnection):
     def connect(self) -> None:
         super().connect()
-        _end_in_time(self.sock)
+        _limit_time(self.sock)
 
 
 @final
-class _SecureConnection(HTTPSConnection):
+class _HttpsConnection(HTTPSConnection):
     def connect(self) -> None:
         super().connect()
-        _end_in_time(self.sock)
+        _limit_time(self.sock)
 
 
-def _end_in_time(sock: socket.socket) -> None:
+def _limit_time(sock: socket.socket) -> None:
     timer = Timer(_ANSWER_SECONDS, _hang_up, (sock,))
     timer.daemon = True
     timer.start()
