@@ -8,7 +8,7 @@ from flintmq.base.errors import Amqp10Error, AmqpError, EndedByPeer
 from flintmq.protocol.amqp10.connection import Tuning
 from flintmq.protocol.role import Role
 from flintmq.wire.amqp10 import spec
-from flintmq.wire.amqp10.frames import decode_body, decode_sasl_body, write_frame, write_sasl_frame
+from flintmq.wire.amqp10.frames import decode_body, decode_sasl_body, write_sasl_frame
 from flintmq.wire.amqp10.performatives import (
     Attach,
     Begin,
@@ -24,6 +24,7 @@ from flintmq.wire.amqp10.performatives import (
 )
 from flintmq.wire.amqp10.states import ACCEPTED, DeliveryState, Received
 from flintmq.wire.amqp10.termini import Source, Target
+from tests.amqp10_wire import write_frame
 from tests.unit.protocol.amqp10.pair import Side
 
 FRAME_MAX = 512

@@ -15,12 +15,12 @@ from flintmq.broker.queue.publish import STORED, put
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
 from flintmq.gateway.amqp091.codec import CODEC_091
-from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
 from flintmq.wire.amqp091.properties import Properties, encode_properties
+from tests.property import in_memory
 from tests.sim.disk import SimulatedDisk
 
 # Small, so that segments end, are moved and go within a run.
@@ -62,7 +62,7 @@ class DedupMachine(RuleBasedStateMachine):
         next_seqs = replay.next_seqs()
         self.encoder.start(number, max(next_seqs.values()) - 1)
         self.files.drop(self.encoder.occupancy.drop_dead())
-        self.writer = RoundWriter(DefinitionDatabase(Path(":memory:")), self.files)
+        self.writer = RoundWriter(in_memory.definitions(), self.files)
         arguments: dict[str, object] = {"x-dedup-size": 1000}
         self.queue = ClassicQueue(1, "/", "q", "classic", True, False, None, arguments, Tick(), self.encoder)
         dedup = self.queue.dedup

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from flintmq.broker.message import PERSISTENT, Address, Entry, Message
-from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
+from tests.property import in_memory
 from tests.sim.disk import SimulatedDisk
 from tests.unit.storage.nodes import PlainCodec
 
@@ -92,7 +92,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.next_seq = replay.next_seqs()
         self.encoder.start(number, max(self.next_seq.values()) - 1)
         self.files.drop(self.encoder.occupancy.drop_dead())
-        self.writer = RoundWriter(DefinitionDatabase(Path(":memory:")), self.files)
+        self.writer = RoundWriter(in_memory.definitions(), self.files)
         self.found = list(replay.entries(self.files, self.encoder.occupancy))
         self.handed_over: list[Batch] = []
 

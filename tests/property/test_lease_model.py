@@ -22,13 +22,13 @@ from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.publish import put
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
-from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
 from flintmq.storage.pages.spill import Spill, SpillRunner
 from flintmq.storage.pages.store import PageStore
+from tests.property import in_memory
 from tests.sim.disk import SimulatedDisk
 from tests.unit.broker.memory import MemoryDefinitions, MemoryStorage
 from tests.unit.storage.nodes import CODEC, CODECS
@@ -131,7 +131,7 @@ class LeaseMachine(RuleBasedStateMachine):
         next_seqs = replay.next_seqs()
         self.encoder.start(number, max(next_seqs.values()) - 1)
         self.files.drop(self.encoder.occupancy.drop_dead())
-        self.writer = RoundWriter(DefinitionDatabase(Path(":memory:")), self.files)
+        self.writer = RoundWriter(in_memory.definitions(), self.files)
         pages = PageStore(CODECS, Spill(self.disk, Path("/pages"), NoRunner()), 1 << 30)
         self.tick = Tick()
         self.tick.pages = pages

@@ -21,11 +21,11 @@ from flintmq.broker.queue.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
 from flintmq.broker.terminus.registry import TerminusRegistry
 from flintmq.broker.terminus.terminus import NEVER, SOURCE, TARGET, UNSETTLED_STATE, SourceTerminus, TargetTerminus
 from flintmq.broker.tick import Tick
-from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
+from tests.property import in_memory
 from tests.sim.disk import SimulatedDisk
 from tests.unit.broker.memory import MemoryStorage, got
 from tests.unit.storage.nodes import CODEC, CODECS
@@ -94,7 +94,7 @@ class TerminusMachine(RuleBasedStateMachine):
         next_seqs = replay.next_seqs()
         self.encoder.start(number, max(next_seqs.values()) - 1)
         self.files.drop(self.encoder.occupancy.drop_dead())
-        self.writer = RoundWriter(DefinitionDatabase(Path(":memory:")), self.files)
+        self.writer = RoundWriter(in_memory.definitions(), self.files)
         tick = Tick()
         self.queue = ClassicQueue(QUEUE_ID, "/", "q", "classic", True, False, None, {}, tick, self.encoder)
         termini = TerminusRegistry("/", JournalStorage(self.encoder), tick, QueueIds(4))

@@ -9,7 +9,6 @@ from librt.strings import BytesWriter
 from flintmq.wire.amqp10.composite import Composite
 from flintmq.wire.amqp10.composite_reader import decode_composite
 from flintmq.wire.amqp10.frames import write_body
-from flintmq.wire.amqp10.reader import decode_value
 from flintmq.wire.amqp10.spec import (
     AMQP_SEQUENCE,
     AMQP_VALUE,
@@ -26,6 +25,7 @@ from flintmq.wire.amqp10.spec import (
 from flintmq.wire.amqp10.types import skip_value
 from flintmq.wire.amqp10.values import Described, MapKey, Symbol, TimestampMs, UByte, UInt, ULong, WrappedInt
 from flintmq.wire.amqp10.writer import encode_value
+from tests.amqp10_wire import decode_value
 
 BARE: Final = (PROPERTIES, APPLICATION_PROPERTIES, DATA, AMQP_SEQUENCE, AMQP_VALUE)
 

@@ -6,7 +6,6 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
-from flintmq.wire.amqp10.frames import write_frame
 from flintmq.wire.amqp10.performatives import (
     Attach,
     Begin,
@@ -19,6 +18,7 @@ from flintmq.wire.amqp10.performatives import (
     Performative,
     Transfer,
 )
+from tests.amqp10_wire import write_frame
 from tests.fuzz.mutation import INTERESTING, Frames, spoil
 
 _KINDS: Final = (0, 1, 2, 255)

@@ -29,8 +29,6 @@ LOG_SUFFIX: Final = "-wal"
 # An SQL statement and its parameters.
 Statement = tuple[str, tuple[object, ...]]
 
-# SQLite's name for a database without a file.
-IN_MEMORY: Final = Path(":memory:")
 # The mode of all files in a data directory. Others may not read the file, because it contains password hashes.
 _MODE: Final = 0o640
 _OTHERS_PERMISSIONS: Final = 0o007
@@ -72,8 +70,7 @@ def connect(path: Path) -> sqlite3.Connection:
     """Open the database in autocommit mode: transactions begin and end with explicit statements. Users outside of the
     file's group cannot read it.
     """
-    if path != IN_MEMORY:
-        _restrict_permissions(path)
+    _restrict_permissions(path)
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 
 

@@ -1,7 +1,7 @@
 """Frames of AMQP 1.0: size, data offset, type, channel, extended header, body (amqp-1.0 part 2 §2.3).
 
 Reading takes steps: `frame_size` when four bytes have arrived, the others when the frame is complete. A frame is
-written between `begin_frame` and `end_frame`, or by `write_frame`.
+written between `begin_frame` and `end_frame`.
 """
 
 from typing import Final
@@ -152,13 +152,6 @@ def write_body(w: BytesWriter, body: Composite) -> None:
         write_flow(w, body)
     else:
         write_composite(w, body)
-
-
-def write_frame(w: BytesWriter, channel: i64, body: Performative, payload: bytes = b"") -> None:
-    start = begin_frame(w, channel)
-    write_body(w, body)
-    w.write(payload)
-    end_frame(w, start)
 
 
 def write_sasl_frame(w: BytesWriter, body: SaslPerformative) -> None:

@@ -458,12 +458,3 @@ def as_key(value: object) -> object:
     if isinstance(value, (bool, float, list, dict, Array, Described)):
         return MapKey(value, encode_value(value))
     return value
-
-
-def decode_value(data: bytes) -> object:
-    """Decode `data`, which must be exactly one value. Raises DecodeError."""
-    reader = Reader(data, 0, len(data))
-    value = reader.value()
-    if reader.pos != len(data):
-        raise DecodeError(f"{len(data) - reader.pos} bytes follow the value")
-    return value

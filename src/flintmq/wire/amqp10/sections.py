@@ -103,17 +103,6 @@ def scan(data: bytes) -> Sections:
     return found
 
 
-def section_starts(data: bytes) -> list[int]:
-    """Return the positions of a message's sections. Section-number n of a received state is the nth of them, from 0."""
-    starts: list[int] = []
-    pos: i64 = 0
-    end = i64(len(data))
-    while pos < end:
-        starts.append(pos)
-        pos = skip_value(data, section_at(data, pos, end)[1], end)
-    return starts
-
-
 def section_at(data: bytes, pos: i64, end: i64) -> tuple[i64, i64]:
     """Return the descriptor code of the section at `pos`, and the position of its value, whose type is checked."""
     if pos + _USUAL_BYTES < end and data[pos] == types.DESCRIBED and data[pos + 1] == types.SMALLULONG:

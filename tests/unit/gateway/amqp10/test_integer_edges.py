@@ -14,7 +14,7 @@ from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.sasl import plain
 from flintmq.wire.amqp10 import spec
 from flintmq.wire.amqp10.composite import Composite
-from flintmq.wire.amqp10.frames import write_frame, write_sasl_frame
+from flintmq.wire.amqp10.frames import write_sasl_frame
 from flintmq.wire.amqp10.performatives import (
     Attach,
     Begin,
@@ -43,6 +43,7 @@ from flintmq.wire.amqp10.values import (
     UShort,
 )
 from flintmq.wire.amqp10.writer import encode_value
+from tests.amqp10_wire import write_frame
 from tests.unit.broker.memory import got
 from tests.unit.gateway.amqp10.pair import Client, Server
 

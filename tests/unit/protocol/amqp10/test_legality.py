@@ -7,7 +7,7 @@ from flintmq.base.errors import Amqp10Error, EndedByPeer, InternalError
 from flintmq.protocol.amqp10.connection import Tuning
 from flintmq.protocol.amqp10.delivery import tag_of
 from flintmq.protocol.amqp10.fast_path import FastTransfer
-from flintmq.wire.amqp10.frames import write_body, write_frame
+from flintmq.wire.amqp10.frames import write_body
 from flintmq.wire.amqp10.performatives import (
     Attach,
     Begin,
@@ -23,6 +23,7 @@ from flintmq.wire.amqp10.performatives import (
 from flintmq.wire.amqp10.spec import PROTOCOL_HEADER, SASL_HEADER
 from flintmq.wire.amqp10.states import ACCEPTED
 from flintmq.wire.amqp10.termini import Source, Target
+from tests.amqp10_wire import write_frame
 from tests.unit.protocol.amqp10.pair import Flowing, Meets, Pair, Receives, Sends
 
 

@@ -16,7 +16,6 @@ from flintmq.wire.amqp10.frames import (
     frame_channel,
     frame_size,
     write_body,
-    write_frame,
     write_sasl_frame,
 )
 from flintmq.wire.amqp10.performatives import (
@@ -51,6 +50,7 @@ from flintmq.wire.amqp10.states import (
 from flintmq.wire.amqp10.termini import Coordinator, Declare, DeleteOnClose, Discharge, Source, Target
 from flintmq.wire.amqp10.values import Described, ULong
 from flintmq.wire.amqp10.writer import encode_value
+from tests.amqp10_wire import write_frame
 
 PERFORMATIVES: list[tuple[str, Performative]] = [
     ("00 53 10 c0 04 01 a1 01 63", Open("c")),

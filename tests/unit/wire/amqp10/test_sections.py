@@ -36,7 +36,7 @@ def test_each_section_is_found() -> None:
         found.body,
         found.footer,
     ]
-    assert starts == sections.section_starts(data) == [0, 7, 13, 23, 32, 42, 49]
+    assert starts == [0, 7, 13, 23, 32, 42, 49]
     assert found.body_kind == spec.DATA
     assert found.before_body == 42
     assert data[found.bare : found.footer_or_end] == _join(PROPERTIES, APPLICATION, DATA)

@@ -4,7 +4,7 @@ import pytest
 
 from flintmq.base.errors import DecodeError, LocalProtocolError
 from flintmq.base.limits import VALUE_COUNT_MAX, VALUE_DEPTH_MAX
-from flintmq.wire.amqp10.reader import as_key, decode_value
+from flintmq.wire.amqp10.reader import as_key
 from flintmq.wire.amqp10.termini import DeleteOnNoLinks
 from flintmq.wire.amqp10.types import skip_value
 from flintmq.wire.amqp10.values import (
@@ -28,6 +28,7 @@ from flintmq.wire.amqp10.values import (
     Uuid,
 )
 from flintmq.wire.amqp10.writer import encode_value
+from tests.amqp10_wire import decode_value
 
 LONG_TEXT = "x" * 256
 
