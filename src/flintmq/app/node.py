@@ -293,7 +293,7 @@ async def _watch_certificates(tls: Tls) -> None:
             await asyncio.to_thread(tls.reload_if_changed)
         except Exception:
             # The task must go on, or the certificates would expire and the log would not tell why.
-            log.exception("certificates were not looked at")
+            log.exception("certificates not checked")
 
 
 def _url(settings: Settings, users: int, port: int) -> str:

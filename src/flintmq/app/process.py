@@ -1,4 +1,4 @@
-"""Running a broker in a process of its own."""
+"""A broker in its own process."""
 
 import asyncio
 import fcntl
@@ -44,7 +44,7 @@ async def _serve_until_signalled(settings: Settings, load: Callable[[], Settings
 
 
 async def serve(settings: Settings, signals: Signals, reloading: SettingsReload) -> int:
-    """Run a broker in a process of its own until it is told to stop, and stop it cleanly."""
+    """Run a broker until a signal stops it, and stop it cleanly."""
     _raise_open_files()
     # Collect both young generations: surviving objects then belong to the old one, which is not examined again.
     node = Node(settings, replace(durable(), collect_garbage=partial(gc.collect, 1)))
@@ -56,11 +56,11 @@ async def serve(settings: Settings, signals: Signals, reloading: SettingsReload)
         reloading.add(part)
     # A SIGHUP that came before is handled now, because nothing could apply changed settings earlier.
     watching = asyncio.create_task(reloading.watch(signals.reload))
-    service_manager.tell(service_manager.READY)
+    service_manager.notify(service_manager.READY)
     try:
         await signals.stop.wait()
     finally:
-        service_manager.tell(service_manager.STOPPING)
+        service_manager.notify(service_manager.STOPPING)
         watching.cancel()
         await node.stop()
     return 1 if node.failure else 0

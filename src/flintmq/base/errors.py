@@ -194,12 +194,12 @@ class Amqp10Error(FlintError):
     """
 
     condition: ClassVar[str] = "amqp:internal-error"
-    usual_scope: ClassVar[int] = SCOPE_CONNECTION
+    default_scope: ClassVar[int] = SCOPE_CONNECTION
 
     def __init__(self, text: str, scope: int | None = None) -> None:
         super().__init__(text)
         self.text = text
-        self.scope: int = self.usual_scope if scope is None else scope
+        self.scope: int = self.default_scope if scope is None else scope
         # The tag of the delivery at fault, if nothing else identifies it.
         self.delivery_tag: bytes | None = None
 
@@ -224,7 +224,7 @@ class InvalidField(Amqp10Error):
     """A field that is well-formed, but has an impossible value."""
 
     condition: ClassVar[str] = "amqp:invalid-field"
-    usual_scope: ClassVar[int] = SCOPE_SESSION
+    default_scope: ClassVar[int] = SCOPE_SESSION
 
 
 class IllegalState(Amqp10Error):
@@ -241,68 +241,68 @@ class ResourceDeleted(Amqp10Error):
     """The node that a link was attached to was deleted."""
 
     condition: ClassVar[str] = "amqp:resource-deleted"
-    usual_scope: ClassVar[int] = SCOPE_LINK
+    default_scope: ClassVar[int] = SCOPE_LINK
 
 
 class WindowViolation(Amqp10Error):
     condition: ClassVar[str] = "amqp:session:window-violation"
-    usual_scope: ClassVar[int] = SCOPE_SESSION
+    default_scope: ClassVar[int] = SCOPE_SESSION
 
 
 class ErrantLink(Amqp10Error):
     """A link is used after it was ended with an error."""
 
     condition: ClassVar[str] = "amqp:session:errant-link"
-    usual_scope: ClassVar[int] = SCOPE_SESSION
+    default_scope: ClassVar[int] = SCOPE_SESSION
 
 
 class HandleInUse(Amqp10Error):
     condition: ClassVar[str] = "amqp:session:handle-in-use"
-    usual_scope: ClassVar[int] = SCOPE_SESSION
+    default_scope: ClassVar[int] = SCOPE_SESSION
 
 
 class UnattachedHandle(Amqp10Error):
     condition: ClassVar[str] = "amqp:session:unattached-handle"
-    usual_scope: ClassVar[int] = SCOPE_SESSION
+    default_scope: ClassVar[int] = SCOPE_SESSION
 
 
 class DetachForced(Amqp10Error):
     condition: ClassVar[str] = "amqp:link:detach-forced"
-    usual_scope: ClassVar[int] = SCOPE_LINK
+    default_scope: ClassVar[int] = SCOPE_LINK
 
 
 class TransferLimitExceeded(Amqp10Error):
     """The peer sent more transfers than its credit allows."""
 
     condition: ClassVar[str] = "amqp:link:transfer-limit-exceeded"
-    usual_scope: ClassVar[int] = SCOPE_LINK
+    default_scope: ClassVar[int] = SCOPE_LINK
 
 
 class MessageSizeExceeded(Amqp10Error):
     condition: ClassVar[str] = "amqp:link:message-size-exceeded"
-    usual_scope: ClassVar[int] = SCOPE_LINK
+    default_scope: ClassVar[int] = SCOPE_LINK
 
 
 class LinkStolen(Amqp10Error):
     """Another connection has attached the link."""
 
     condition: ClassVar[str] = "amqp:link:stolen"
-    usual_scope: ClassVar[int] = SCOPE_LINK
+    default_scope: ClassVar[int] = SCOPE_LINK
 
 
 class UnknownTransaction(Amqp10Error):
     condition: ClassVar[str] = "amqp:transaction:unknown-id"
-    usual_scope: ClassVar[int] = SCOPE_LINK
+    default_scope: ClassVar[int] = SCOPE_LINK
 
 
 class TransactionRollback(Amqp10Error):
     condition: ClassVar[str] = "amqp:transaction:rollback"
-    usual_scope: ClassVar[int] = SCOPE_LINK
+    default_scope: ClassVar[int] = SCOPE_LINK
 
 
 class TransactionTimeout(Amqp10Error):
     condition: ClassVar[str] = "amqp:transaction:timeout"
-    usual_scope: ClassVar[int] = SCOPE_LINK
+    default_scope: ClassVar[int] = SCOPE_LINK
 
 
 class ClosedByPeer(FlintError):

@@ -229,7 +229,7 @@ HTTP_HEAD_SECONDS: Final = 10.0
 # The idle time between two requests of a connection. Dashboards ask every five seconds, Prometheus every fifteen.
 HTTP_IDLE_SECONDS: Final = 75
 # The idle time before a login: long enough for everything that a page loads.
-HTTP_STRANGER_IDLE_SECONDS: Final = 10
+HTTP_UNAUTHENTICATED_IDLE_SECONDS: Final = 10
 # A client must read a part of its answer within this time, because it waits in memory: two kilobytes per second are
 # enough.
 HTTP_UNREAD_SECONDS: Final = 30.0
@@ -259,7 +259,7 @@ HTTP_BODY_MAX_BYTES: Final = 20 * 1024 * 1024
 # The time for a whole body: the largest needs five megabits per second.
 HTTP_BODY_SECONDS: Final = 30.0
 # The time for a body before a login, which is a user's name and password.
-HTTP_STRANGER_BODY_SECONDS: Final = 5.0
+HTTP_LOGIN_BODY_SECONDS: Final = 5.0
 # The cost of checking an imported password hash: as high as usual parameters require (RFC 9106 §4 and OWASP's), some
 # tenths of a second. One thread checks all logins.
 PASSWORD_HASH_MEMORY_MAX_KIB: Final = 64 * 1024

@@ -56,8 +56,8 @@ def _settings(file: Path | None, variables: Sequence[str]) -> Finding:
 
 
 def _look(settings: Settings) -> Iterator[Finding]:
-    for look in (_build, _data, _disk, _open_files, _memory, _ports, _tls, _tokens, _clock, _passwords):
-        yield from look(settings)
+    for check in (_build, _data, _disk, _open_files, _memory, _ports, _tls, _tokens, _clock, _passwords):
+        yield from check(settings)
 
 
 def _build(_settings: Settings) -> Iterator[Finding]:

@@ -91,7 +91,7 @@ class Tls:
             self.loaded = _load(before.settings, before.others)
         except ConfigurationError as error:
             self._refused = stamps
-            log.warning("certificates not reloaded", reason=str(error))
+            log.warning("certificates stay as they were", reason=str(error))
             return
         self._update_context()
         log.info("certificates loaded", certificate=str(before.settings.certificate), others=len(before.others))

@@ -49,7 +49,7 @@ class Connections:
         self.throttle = ReadThrottle(loop)
         self.outbox = Outbox()
         # Peers that have sent something since the last tick.
-        self.heard: list[Peer] = []
+        self.read_from: list[Peer] = []
         # Peers of open connections, and all peers, most of which may be unauthenticated.
         self.open: dict[Connection, Peer] = {}
         self._peers: dict[Output, Peer] = {}

@@ -80,7 +80,7 @@ class Peer:
         # The bytes that waited to be sent when a timer ran last.
         self._unsent_bytes = 0
         # Whether the engine was given something since the last tick, and how many bytes.
-        self._is_heard = False
+        self._is_read_from = False
         self._tick_bytes: i64 = 0
         self._timer: asyncio.TimerHandle | None = None
         self._hangup: asyncio.TimerHandle | None = None
@@ -209,10 +209,10 @@ class Peer:
         try:
             now = self._schedule.now()
             engine = self.connection.engine
-            if not self._is_heard:
-                self._is_heard = True
+            if not self._is_read_from:
+                self._is_read_from = True
                 engine.refresh()
-                self._connections.heard.append(self)
+                self._connections.read_from.append(self)
             engine.receive(data, now)
             self._tick_bytes += len(data)
             if self._tick_bytes >= TICK_READ_BYTES:
@@ -229,7 +229,7 @@ class Peer:
 
     def end_tick(self) -> None:
         """Continue reading after a tick, unless there is a reason not to."""
-        self._is_heard = False
+        self._is_read_from = False
         self._tick_bytes = 0
         self.gate.remove(TICK if self.connection.engine.is_paused else TICK | WORK)
 

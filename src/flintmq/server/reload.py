@@ -64,9 +64,9 @@ class SettingsReload:
         settings = config.take_up(self.settings, wanted, now.keys())
         concerned = [part for part in self._parts if part.is_always or any(map(part.is_about, now))]
         for apply in [await part.prepare(settings) for part in concerned]:
-            lasting = apply()
-            if lasting is not None:
-                await lasting
+            unfinished = apply()
+            if unfinished is not None:
+                await unfinished
         self.settings = settings
         log.info("settings read again", changed=_words(now))
         if later:

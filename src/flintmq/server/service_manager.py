@@ -11,7 +11,7 @@ READY: Final = "READY=1"
 STOPPING: Final = "STOPPING=1"
 
 
-def tell(state: str, environment: Mapping[str, str] = os.environ) -> None:
+def notify(state: str, environment: Mapping[str, str] = os.environ) -> None:
     """Send a state to the service manager, if there is one. Errors are ignored (sd_notify(3))."""
     address = environment.get(_VARIABLE, "")
     if not address:

@@ -122,15 +122,15 @@ class ServerTick:
     # -- input --------------------------------------------------------------------------------------------------
 
     def _read_on(self) -> None:
-        """Read on from each peer that was heard in this tick, unless there is a reason for back-pressure."""
-        heard = self._connections.heard
-        if not heard:
+        """Read on from each peer from which bytes arrived in this tick, unless there is a reason for back-pressure."""
+        read_from = self._connections.read_from
+        if not read_from:
             return
-        self._connections.heard = []
+        self._connections.read_from = []
         is_behind = self._storage.backlog_bytes > JOURNAL_BACKLOG_HIGH_BYTES and not self._storage.failure
         # While memory is low, waiting answers may use no more of it than waiting deliveries.
         output_max = OUTPUT_HIGH_WATER_BYTES if self._gateway.alarm else OUTPUT_BACK_PRESSURE_BYTES
-        for peer in heard:
+        for peer in read_from:
             engine = peer.connection.engine
             if is_behind:
                 peer.gate.add(JOURNAL)

@@ -61,11 +61,11 @@ def described(state: DeliveryState | None) -> str:
     if state is None:
         return "settled without an outcome"
     if isinstance(state, Rejected) and state.error is not None:
-        return f"rejected, {told(state.error)}"
+        return f"rejected, {error_text(state.error)}"
     return state.type_name
 
 
-def told(error: Error) -> str:
+def error_text(error: Error) -> str:
     """Return a text for an error of the server."""
     return f"{error.condition}: {error.description}" if error.description else error.condition
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from flintmq.base.limits import HTTP_BODY_SECONDS, HTTP_STRANGER_BODY_SECONDS
+from flintmq.base.limits import HTTP_BODY_SECONDS, HTTP_LOGIN_BODY_SECONDS
 from flintmq.broker.access.user import User
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import UserRecord
@@ -110,7 +110,7 @@ class Call:
         parts: list[bytes] = []
         size = 0
         try:
-            async with asyncio.timeout(HTTP_BODY_SECONDS if AUTHENTICATED in scope else HTTP_STRANGER_BODY_SECONDS):
+            async with asyncio.timeout(HTTP_BODY_SECONDS if AUTHENTICATED in scope else HTTP_LOGIN_BODY_SECONDS):
                 async for part in self.request.stream():
                     size += len(part)
                     if size > most:

@@ -16,7 +16,7 @@ from flintmq.base.limits import (
     HTTP_HEAD_SECONDS,
     HTTP_IDLE_SECONDS,
     HTTP_PIPELINED_MAX,
-    HTTP_STRANGER_IDLE_SECONDS,
+    HTTP_UNAUTHENTICATED_IDLE_SECONDS,
     HTTP_UNREAD_SECONDS,
 )
 from flintmq.management.http.auth import CONNECTION, LOGINS
@@ -167,7 +167,7 @@ class _Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self.since = self.loop.time()
-        self.timeout_keep_alive = HTTP_IDLE_SECONDS if self.login else HTTP_STRANGER_IDLE_SECONDS
+        self.timeout_keep_alive = HTTP_IDLE_SECONDS if self.login else HTTP_UNAUTHENTICATED_IDLE_SECONDS
         super().on_response_complete()
         if self.transport.is_closing():
             # The connection is closed when everything is written, which depends on the client.
