@@ -12,7 +12,7 @@ from flintmq.broker.ports import PermissionRecord, StreamLog, UserRecord
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.gateway.amqp091.codec import CODEC_091
-from flintmq.gateway.amqp091.service import Offer
+from flintmq.gateway.amqp091.service import ServerProperties
 from flintmq.gateway.amqp10 import service as amqp10
 from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.protocol.amqp091.connection import Tuning
@@ -152,11 +152,11 @@ class Node:
 
     def serve(self) -> None:
         """Take connections. To be called within the loop."""
-        offer = Offer({"product": "FlintMQ", "capabilities": {"basic.nack": True}}, Tuning(heartbeat=0))
+        properties = ServerProperties({"product": "FlintMQ", "capabilities": {"basic.nack": True}}, Tuning(heartbeat=0))
         logins = _OpenDoor(self.loop)
-        offer_10 = amqp10.Offer("flintmq", {}, Tuning10(idle_timeout_ms=0, frame_max=self.frame_bytes))
+        properties_10 = amqp10.ServerProperties("flintmq", {}, Tuning10(idle_timeout_ms=0, frame_max=self.frame_bytes))
         self._server = AmqpServer(
-            self.broker, offer, logins, self._random.randbytes, 1_000, self.clock_ms, offer_10=offer_10
+            self.broker, properties, logins, self._random.randbytes, 1_000, self.clock_ms, properties_10=properties_10
         )
         # What the start itself has settled, and the definitions of a new node.
         self._server.schedule.request()

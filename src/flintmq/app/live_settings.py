@@ -4,8 +4,8 @@ import asyncio
 from functools import partial
 
 from flintmq.app.definitions import bring_in, document_in, given_by, hashed_passwords, user_records
-from flintmq.app.offers import offer, offer_10
 from flintmq.app.runtime_environment import HashPassword
+from flintmq.app.server_properties import server_properties_091, server_properties_10
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.base.limits import ASSEMBLING_DIVISOR, PARTIAL_MESSAGES_USER_MAX_BYTES, TRANSACTION_MAX_BYTES
 from flintmq.broker.broker import Broker
@@ -25,7 +25,7 @@ def bound_assembling(server: AmqpServer, alarms: Alarms) -> None:
 
     They depend on the memory limit of the alarm and on the size of the largest message.
     """
-    message_max = server.amqp091.offer.tuning.message_max
+    message_max = server.amqp091.properties.tuning.message_max
     most = max(alarms.memory_max_bytes // ASSEMBLING_DIVISOR, 2 * message_max)
     server.gateway.reassembly.most = most
     server.gateway.tick.staged.most = max(most, TRANSACTION_MAX_BYTES)
@@ -40,8 +40,8 @@ def reloaded_parts(
 
     async def prepare_limits(settings: Settings) -> Apply:
         def apply() -> None:
-            server.amqp091.offer = offer(settings)
-            server.amqp10.offer = offer_10(settings)
+            server.amqp091.properties = server_properties_091(settings)
+            server.amqp10.properties = server_properties_10(settings)
             server.send_timeout.seconds = settings.limits.send_timeout_seconds
             bound_assembling(server, alarms)
 

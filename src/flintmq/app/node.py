@@ -19,9 +19,9 @@ from flintmq.app.logins import (
     keep_origins,
     login_policy,
 )
-from flintmq.app.offers import COMPATIBLE_VERSION, offer, offer_10
 from flintmq.app.recovery import recover, tell_damage
 from flintmq.app.runtime_environment import RuntimeEnvironment
+from flintmq.app.server_properties import COMPATIBLE_VERSION, server_properties_091, server_properties_10
 from flintmq.base.addresses import networks
 from flintmq.base.errors import ConfigurationError
 from flintmq.broker.broker import Broker
@@ -138,13 +138,13 @@ class Node:
         )
         server = AmqpServer(
             broker,
-            offer(settings),
+            server_properties_091(settings),
             logins,
             os.urandom,
             self._environment.connection_max,
             policy=policy,
             tls=tls,
-            offer_10=offer_10(settings),
+            properties_10=server_properties_10(settings),
             audit=self._audit,
             collect_garbage=self._environment.collect_garbage,
             send_timeout_seconds=settings.limits.send_timeout_seconds,

@@ -9,7 +9,7 @@ from typing import Final, final
 from flintmq.base.errors import ConnectionForced
 from flintmq.base.limits import SEND_TIMEOUT_SECONDS
 from flintmq.broker.broker import Broker
-from flintmq.gateway.amqp091.service import Offer, Service
+from flintmq.gateway.amqp091.service import ServerProperties, Service
 from flintmq.gateway.amqp10 import service as amqp10
 from flintmq.gateway.gateway import Gateway, LoginPolicy
 from flintmq.protocol.amqp10.connection import Tuning
@@ -26,7 +26,7 @@ from flintmq.server.schedule import TickSchedule
 from flintmq.server.send_timeout import SendTimeout
 from flintmq.server.tick import ServerTick
 
-_OFFER_10: Final = amqp10.Offer("flintmq", {}, Tuning())
+_PROPERTIES_10: Final = amqp10.ServerProperties("flintmq", {}, Tuning())
 
 log = logs.get_logger()
 
@@ -46,14 +46,14 @@ class AmqpServer:
     def __init__(
         self,
         broker: Broker,
-        offer: Offer,
+        properties: ServerProperties,
         logins: Logins,
         random_bytes: Callable[[int], bytes],
         connection_max: int,
         clock_ms: Callable[[], int] = wall_clock_ms,
         policy: LoginPolicy | None = None,
         tls: Tls | None = None,
-        offer_10: amqp10.Offer = _OFFER_10,
+        properties_10: amqp10.ServerProperties = _PROPERTIES_10,
         audit: AuditLog | None = None,
         collect_garbage: Callable[[], object] = lambda: None,
         send_timeout_seconds: float = SEND_TIMEOUT_SECONDS,
@@ -63,8 +63,8 @@ class AmqpServer:
         self.schedule = TickSchedule(loop, broker, clock_ms)
         self.host = ServerHost(loop, self.schedule, logins, audit or AuditLog(), amqp10_peers)
         self.gateway = Gateway(broker, self.host, random_bytes, policy)
-        self.amqp091 = Service(self.gateway, offer)
-        self.amqp10 = amqp10.Service(self.gateway, offer_10)
+        self.amqp091 = Service(self.gateway, properties)
+        self.amqp10 = amqp10.Service(self.gateway, properties_10)
         self.tls = tls
         self.send_timeout = SendTimeout(loop, send_timeout_seconds)
         self.connections = Connections(

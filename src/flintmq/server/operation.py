@@ -159,11 +159,11 @@ class Operation:
 
     @property
     def message_max_bytes(self) -> int:
-        return int(self._server.amqp091.offer.tuning.message_max)
+        return int(self._server.amqp091.properties.tuning.message_max)
 
     @property
     def properties_max_bytes(self) -> int:
-        return int(self._server.amqp091.offer.tuning.properties_max)
+        return int(self._server.amqp091.properties.tuning.properties_max)
 
     @property
     def takes_tokens(self) -> bool:

@@ -50,7 +50,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "connection.start.server-properties.required-fields",
-        "app/offers.py",
+        "app/server_properties.py",
         '            "copyright": "The FlintMQ authors",\n',
         "",
     ),
@@ -820,7 +820,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "        if self._login.bearer is None:\n            self.engine.accept_secret()",
         "        if self._login.bearer is None:\n            pass",
     ),
-    ("connection.capabilities", "app/offers.py", '                "per_consumer_qos": True,\n', ""),
+    ("connection.capabilities", "app/server_properties.py", '                "per_consumer_qos": True,\n', ""),
 )
 
 # Rows that no change of the sources breaks alone, and why.

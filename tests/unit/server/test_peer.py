@@ -9,7 +9,7 @@ from flintmq.base.errors import ConnectionForced, FlintError
 from flintmq.base.limits import OUTPUT_BACK_PRESSURE_BYTES, TICK_READ_BYTES
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import PermissionRecord, UserRecord
-from flintmq.gateway.amqp091.service import Offer
+from flintmq.gateway.amqp091.service import ServerProperties
 from flintmq.protocol.amqp091.connection import Login, Tuning
 from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import plain
@@ -91,7 +91,7 @@ def opened(loop: VirtualLoop) -> tuple[Peer, Wire]:
         broker.put_user(UserRecord("u", ""))
         broker.put_rule(PermissionRecord("/", "u", ".*", ".*", ".*"))
         logins = cast(Logins, OpenDoor())
-        server = AmqpServer(broker, Offer({}, TUNING), logins, bytes, 10, lambda: int(loop.time() * 1000))
+        server = AmqpServer(broker, ServerProperties({}, TUNING), logins, bytes, 10, lambda: int(loop.time() * 1000))
         peer = server.protocol()
         peer.connection_made(wire)
         return peer

@@ -82,7 +82,7 @@ def consume(channel: ServerChannel, method: BasicConsume) -> None:
     tag = method.consumer_tag or generated_name("amq.ctag-", channel)
     if tag in deliveries.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
-    most = channel.service.offer.consumers_max
+    most = channel.service.properties.consumers_max
     if 0 < most <= len(deliveries.consumers):
         raise NotAllowed(f"reached maximum ({most}) of consumers per channel")
     name = channel.queue_name(method.queue)

@@ -67,8 +67,8 @@ class ServerConnection(ClientConnection, Applicant):
             Role.SERVER,
             self,
             output,
-            service.offer.tuning,
-            service.offer.properties,
+            service.properties.tuning,
+            service.properties.table,
             " ".join(self._login.mechanisms),
             node_reassembly=gateway.reassembly,
         )

@@ -66,7 +66,7 @@ class Deliveries(Outflow):
         # The maximum bytes of properties, which must fit one frame (amqp-0-9-1 §4.2.6.1).
         self._properties_max: i64 = output.frame_max - FRAME_OVERHEAD_BYTES - CONTENT_HEADER_BYTES
         # The maximum bytes of properties for the largest frame that any client may negotiate.
-        largest: i64 = owner.service.offer.tuning.frame_max
+        largest: i64 = owner.service.properties.tuning.frame_max
         self._properties_most: i64 = max(largest - FRAME_OVERHEAD_BYTES - CONTENT_HEADER_BYTES, self._properties_max)
         # Queues that may withhold from this channel what it rejected.
         self._withholding: dict[Queue, None] = {}

@@ -1,4 +1,4 @@
-"""The gateway of a node for AMQP 0-9-1, and what the server offers to clients."""
+"""The gateway of a node for AMQP 0-9-1, and the properties that the server sends to its clients."""
 
 from dataclasses import dataclass
 from typing import final
@@ -9,10 +9,10 @@ from flintmq.protocol.amqp091.connection import Tuning
 
 
 @dataclass(frozen=True)
-class Offer:
+class ServerProperties:
     """The properties and limits that the server sends in connection.start and connection.tune."""
 
-    properties: Table
+    table: Table
     tuning: Tuning
     # The maximum number of consumers per channel; 0: no limit.
     consumers_max: int = 0
@@ -20,6 +20,6 @@ class Offer:
 
 @final
 class Service:
-    def __init__(self, gateway: Gateway, offer: Offer) -> None:
+    def __init__(self, gateway: Gateway, properties: ServerProperties) -> None:
         self.gateway = gateway
-        self.offer = offer
+        self.properties = properties

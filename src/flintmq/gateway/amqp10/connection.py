@@ -49,11 +49,11 @@ class ServerConnection(ConnectionOwner, Applicant):
         self.access: Access | None = None
         self.is_closed = False
         self.closed: FlintError | None = None
-        offer = service.offer
+        properties = service.properties
         opening = Open(
-            container_id=offer.container_id,
+            container_id=properties.container_id,
             offered_capabilities=_CAPABILITIES,
-            properties=offer.properties,
+            properties=properties.table,
         )
         self._login = Login(service.gateway, self, peer, security)
         # A token that came while an earlier one was being checked.
@@ -61,7 +61,13 @@ class ServerConnection(ConnectionOwner, Applicant):
         self._expiry = Expiry(self._login, service.gateway.tick.timers, self.fail)
         mechanisms = [name for name in self._login.mechanisms if name != amqplain.NAME]
         self.engine = Connection(
-            Role.SERVER, self, output, offer.tuning, opening, mechanisms, node_reassembly=service.gateway.reassembly
+            Role.SERVER,
+            self,
+            output,
+            properties.tuning,
+            opening,
+            mechanisms,
+            node_reassembly=service.gateway.reassembly,
         )
         self.confirms = Confirms(service.gateway.durability, self.engine, self.fail, self._end_drains)
         # Links on which the client receives, by name.
@@ -120,7 +126,7 @@ class ServerConnection(ConnectionOwner, Applicant):
 
     def on_open(self, opening: Open) -> None:
         hostname = opening.hostname or ""
-        name = self.service.offer.default_vhost
+        name = self.service.properties.default_vhost
         if hostname.startswith(_VHOST_PREFIX):
             name = hostname[len(_VHOST_PREFIX) :]
         vhosts = self.gateway.broker.vhosts
@@ -129,7 +135,7 @@ class ServerConnection(ConnectionOwner, Applicant):
             self._enter(name, vhost)
         except AmqpError as error:
             # The default virtual host decides on the dialect if the named one does not exist.
-            decides = vhost or vhosts.get(self.service.offer.default_vhost)
+            decides = vhost or vhosts.get(self.service.properties.default_vhost)
             if decides is not None and decides.dialect.opens_to_refuse:
                 raise
             self.engine.lost(error)

@@ -10,11 +10,11 @@ from flintmq.wire.amqp10.composite import Fields
 
 
 @dataclass(frozen=True)
-class Offer:
+class ServerProperties:
     """The fields of the server's open, and the settings of its connections."""
 
     container_id: str
-    properties: Fields
+    table: Fields
     tuning: Tuning
     # The virtual host of clients whose hostname is not "vhost:NAME".
     default_vhost: str = "/"
@@ -22,7 +22,7 @@ class Offer:
 
 @final
 class Service:
-    def __init__(self, gateway: Gateway, offer: Offer) -> None:
+    def __init__(self, gateway: Gateway, properties: ServerProperties) -> None:
         self.gateway = gateway
-        self.offer = offer
+        self.properties = properties
         self.names = LinkNames()

@@ -9,7 +9,7 @@ from flintmq.broker.dialect import RABBITMQ, Dialect
 from flintmq.broker.message import Table
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.gateway.amqp091.connection import ServerConnection
-from flintmq.gateway.amqp091.service import Offer, Service
+from flintmq.gateway.amqp091.service import ServerProperties, Service
 from flintmq.gateway.audit import AuditEvent
 from flintmq.gateway.gateway import Gateway, Host
 from flintmq.protocol.amqp091.channel import Channel
@@ -103,9 +103,9 @@ class Server:
         self.allow()
         self.host = OpenHost()
         self._made = 0
-        offer = Offer({"product": "test"}, Tuning(), consumers_max)
+        properties = ServerProperties({"product": "test"}, Tuning(), consumers_max)
         self.gateway = Gateway(self.broker, self.host, self._random)
-        self.service = Service(self.gateway, offer)
+        self.service = Service(self.gateway, properties)
 
     def allow(self, configure: str = ".*", write: str = ".*", read: str = ".*", vhost: str = "/") -> None:
         """Say what the user may do; everything, if nothing is said."""

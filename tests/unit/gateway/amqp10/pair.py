@@ -5,7 +5,7 @@ from flintmq.broker.broker import Broker
 from flintmq.broker.message import Table
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.gateway.amqp10.connection import ServerConnection
-from flintmq.gateway.amqp10.service import Offer, Service
+from flintmq.gateway.amqp10.service import ServerProperties, Service
 from flintmq.gateway.gateway import Gateway
 from flintmq.protocol.amqp10.connection import Connection, ConnectionOwner, Tuning
 from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
@@ -45,7 +45,9 @@ class Server:
         self.host = OpenHost()
         self._made = 0
         self.gateway = Gateway(self.broker, self.host, self._random)
-        self.service = Service(self.gateway, Offer("broker", {"product": "test"}, Tuning(message_max=message_max)))
+        self.service = Service(
+            self.gateway, ServerProperties("broker", {"product": "test"}, Tuning(message_max=message_max))
+        )
 
     def allow(self, configure: str = ".*", write: str = ".*", read: str = ".*", vhost: str = "/") -> None:
         """Say what the user may do; everything, if nothing is said."""

@@ -1,11 +1,11 @@
-"""The server properties and limits that clients of each protocol are offered."""
+"""The server properties and limits that clients of each protocol get when they connect."""
 
 import platform
 import socket
 from typing import Final
 
 from flintmq import __version__
-from flintmq.gateway.amqp091.service import Offer
+from flintmq.gateway.amqp091.service import ServerProperties
 from flintmq.gateway.amqp10 import service as amqp10
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.protocol.amqp10.connection import Tuning as Tuning10
@@ -15,9 +15,9 @@ from flintmq.server.config import Settings
 COMPATIBLE_VERSION: Final = "4.3.0"
 
 
-def offer(settings: Settings) -> Offer:
+def server_properties_091(settings: Settings) -> ServerProperties:
     limits = settings.limits
-    return Offer(
+    return ServerProperties(
         {
             "product": "FlintMQ",
             "version": __version__,
@@ -46,9 +46,9 @@ def offer(settings: Settings) -> Offer:
     )
 
 
-def offer_10(settings: Settings) -> amqp10.Offer:
+def server_properties_10(settings: Settings) -> amqp10.ServerProperties:
     limits = settings.limits
-    return amqp10.Offer(
+    return amqp10.ServerProperties(
         f"flintmq@{socket.gethostname()}",
         {
             # Clients made for RabbitMQ 4 check for this name.
