@@ -17,7 +17,7 @@ LOGIN_SECRET: Final = "login"  # noqa: S105 - its name
 # The name under which the known origins of logins are stored.
 ORIGINS_SECRET: Final = "places"  # noqa: S105 - its name
 # Everybody knows the password of these users, so they can log in only from this machine (as in RabbitMQ).
-KNOWN_TO_ALL: Final = frozenset({"guest"})
+LOOPBACK_USERS: Final = frozenset({"guest"})
 
 
 def login_policy(settings: Settings) -> LoginPolicy:

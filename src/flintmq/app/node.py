@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, final
 from flintmq import __version__, compiled
 from flintmq.app.live_settings import bound_assembling, reloaded_parts
 from flintmq.app.logins import (
-    KNOWN_TO_ALL,
     LOGIN_SECRET,
+    LOOPBACK_USERS,
     ORIGINS_SECRET,
     has_scram,
     keep_learned,
@@ -128,7 +128,7 @@ class Node:
         secret = broker.secrets[LOGIN_SECRET]
         logins = Authenticator(
             broker.users,
-            KNOWN_TO_ALL,
+            LOOPBACK_USERS,
             learn,
             learns_scram=has_scram(policy),
             rehashes=self._environment.hash_password is hash_unless_known,
@@ -299,7 +299,7 @@ async def _watch_certificates(tls: Tls) -> None:
 def _url(settings: Settings, users: int, port: int) -> str:
     """Return a URL to connect with, with the password if it is the default one that everybody knows."""
     default = settings.default_user
-    is_known = default.name in KNOWN_TO_ALL and default.name == default.password and users == 1
+    is_known = default.name in LOOPBACK_USERS and default.name == default.password and users == 1
     login = f"{default.name}:{default.password}" if is_known else "USER:PASSWORD"
     return f"amqp://{login}@{settings.listen.host}:{port}/%2f"
 
