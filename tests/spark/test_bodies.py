@@ -46,7 +46,7 @@ def test_json(spark: SparkSession) -> None:
         {"id": 2, "name": None, "at": None},
         *[None] * 7,
     ]
-    no_object = "it is no JSON object of id bigint, name string, at struct<x:double>"
+    no_object = "it is not a JSON object of id bigint, name string, at struct<x:double>"
     assert [row.mismatch for row in found] == [
         None,
         None,

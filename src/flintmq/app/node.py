@@ -106,7 +106,7 @@ class Node:
     async def _start(self) -> None:
         settings = self._settings
         storage = self._storage
-        build = "compiled by mypyc" if compiled else "interpreted: slower by far; install with a C compiler at hand"
+        build = "compiled by mypyc" if compiled else "interpreted: much slower; install it with a C compiler"
         log.info("FlintMQ", version=__version__, build=build)
         # The addresses are checked before the recovery, which may take minutes.
         for address in self._addresses.values():

@@ -27,7 +27,7 @@ _TEN_LEVELS: Final = 10
 @final
 @mypyc_attr(acyclic=True)
 class MessageOptions:
-    """What a message's properties ask of a queue, decoded once for all messages with the same properties.
+    """The options for queues in a message's properties, decoded once for all messages with the same properties.
 
     `priority` is UNSTATED if the message has none: the queue then chooses the level.
 

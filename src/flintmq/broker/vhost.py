@@ -48,7 +48,9 @@ def check_vhost_size(record: VHostRecord, is_new: bool) -> None:
     A virtual host of an earlier release may keep a longer name.
     """
     fault = name_fault("vhost name", record.name) if is_new else ""
-    fault = fault or value_fault(f"what is said of vhost '{record.name}'", [record.description, list(record.tags)])
+    fault = fault or value_fault(
+        f"the description or tags of vhost '{record.name}'", [record.description, list(record.tags)]
+    )
     if fault:
         raise ConfigurationError(fault)
 

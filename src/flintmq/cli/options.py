@@ -91,5 +91,5 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigurationError(f"{question} There is no terminal to ask at: confirm with --yes")
+        raise ConfigurationError(f"{question} There is no terminal to answer at: confirm with --yes")
     typer.confirm(question, abort=True, err=True)

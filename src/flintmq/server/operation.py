@@ -91,7 +91,7 @@ class Operation:
         self._tls = tls
         self._socket_max = socket_max
         self._loop = asyncio.get_running_loop()
-        # One thread, so that users who may ask for hashes cannot occupy all cores.
+        # One thread, so that requests for password hashes cannot occupy all cores.
         self._hashing = ThreadPoolExecutor(1, "flintmq-hash")
 
     @property

@@ -264,7 +264,7 @@ class Peer:
             if not self._is_logged:
                 self._log_end(self._connection)
         elif not self._is_logged:
-            reason = str(exc) if exc else "the peer closed the socket before it said what it speaks"
+            reason = str(exc) if exc else "the peer closed the socket before it sent a protocol header"
             log.warning("connection ended", peer=self.name, user="", reason=reason)
         self._connections.remove(self)
         for timer in (self._timer, self._hangup):
@@ -315,7 +315,7 @@ class Peer:
     def end_assembly(self) -> None:
         """Close the connection, because its client does not complete a message, and others need the memory."""
         self.connection.fail(
-            ResourceError("a message was begun and not ended in time, while all that were begun take too much memory")
+            ResourceError("a message was not completed in time, and incomplete messages take too much memory")
         )
         self._schedule.request()
 

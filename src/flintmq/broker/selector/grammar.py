@@ -300,7 +300,7 @@ class _Builder:
         for character in _unquoted(pattern):
             if is_escaped:
                 if character not in ("%", "_", escape):
-                    raise self._refusal(pattern, f"{escape} stands before %, _ or itself")
+                    raise self._refusal(pattern, f"{escape} must be followed by %, _ or itself")
                 symbols.append(character)
                 is_escaped = False
             elif character == escape:
@@ -310,7 +310,7 @@ class _Builder:
             else:
                 symbols.append(None if character == "_" else character)
         if is_escaped:
-            raise self._refusal(pattern, f"{escape} stands before %, _ or itself")
+            raise self._refusal(pattern, f"{escape} must be followed by %, _ or itself")
         return symbols
 
 

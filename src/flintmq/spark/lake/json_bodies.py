@@ -27,7 +27,7 @@ def decoded_json(text: Column, schema: StructType) -> Column:
     `text` is null if the body is not UTF-8.
     """
     fields = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
-    no_object = F.lit(f"it is no JSON object of {fields}")
+    no_object = F.lit(f"it is not a JSON object of {fields}")
     safe = F.when(_has_safe_decimals(text, schema), text) if _has_decimal(schema) else text
     parsed = _parsed(safe, schema)
     unfit = F.when(text.isNull(), F.lit("it is not UTF-8"))

@@ -100,7 +100,7 @@ class Manifest:
         decided = self.batch(batch.query, batch.number)
         if decided is None:
             path = self._path(batch.query, batch.number)
-            raise LakeDamaged(f"the manifest {path} was written and is not there: somebody removed it meanwhile")
+            raise LakeDamaged(f"the manifest {path} was written and is missing now: another program has removed it")
         if batch.number % UNCOMPACTED_BATCHES == 0:
             self._compact(batch.query)
         return decided
@@ -148,7 +148,7 @@ class Manifest:
                 if found is None:
                     found = self._compacted(query, first)
                 if not found:
-                    raise LakeDamaged(f"the manifest {path} was there and is gone: somebody removed it")
+                    raise LakeDamaged(f"the manifest {path} is missing: another program has removed it")
                 # If a driver died while it compacted batches, the next compacted file may have them as well.
                 new = [batch for batch in found if batch.number <= last and batch.number not in done]
                 done.update(batch.number for batch in new)

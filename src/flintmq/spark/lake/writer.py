@@ -127,8 +127,8 @@ class Lake:
             path = written_path(self._options, file.path)
             if not path.exists() and self._manifest.batch(batch.query, batch.number) is None:
                 raise LakeDamaged(
-                    f"the file {path}, which a task has just written, is not there: somebody removed it, as a vacuum "
-                    "does with files older than its limit; or the driver does not see the lake's file system"
+                    f"the file {path}, which a task has just written, is not there: another program has removed it, "
+                    "as a vacuum does with old files; or the driver does not see the lake's file system"
                 )
 
     def _check_number(self, batch: Batch, last: int) -> None:
@@ -140,7 +140,7 @@ class Lake:
             path = self._options.place.path
             raise ConfigurationError(
                 f"batch {batch.number} of {batch.query} comes when batch {last} is in the lake {path}: numbers "
-                "have to grow. Set a higher batchId or another transactionalId; a query with an old checkpoint needs a "
+                "must grow. Set a higher batchId or another transactionalId; a query with an old checkpoint needs a "
                 "new checkpoint location"
             )
 

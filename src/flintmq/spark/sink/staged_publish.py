@@ -75,7 +75,7 @@ def stage(
         if batch.number < stage.last_batch:
             raise ConfigurationError(
                 f"batch {batch.number} of the transactionalId '{options.transactional_id}' comes when batch "
-                f"{stage.last_batch} is published: numbers have to grow. Set a higher batchId or another "
+                f"{stage.last_batch} is published: numbers must grow. Set a higher batchId or another "
                 "transactionalId; a query with an old checkpoint needs a new checkpoint location"
             )
         if batch.number == stage.last_batch:

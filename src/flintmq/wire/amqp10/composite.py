@@ -55,7 +55,7 @@ class Composite:
         return all(bool(getattr(self, name) == getattr(other, name)) for name in names)
 
     def __hash__(self) -> int:
-        raise TypeError("a composite is no key")
+        raise TypeError("a composite cannot be a key")
 
     def __repr__(self) -> str:
         names = LAYOUTS[self.descriptor].attributes

@@ -178,7 +178,7 @@ class Reader:
         if code == types.CHAR:
             point = i64(read_i32_be(self.data, pos)) & 0xFFFF_FFFF
             if point > 0x10_FFFF or 0xD800 <= point <= 0xDFFF:
-                raise DecodeError(f"char at byte {pos} is no Unicode character")
+                raise DecodeError(f"char at byte {pos} is not a Unicode character")
             return Char(point)
         raise self.unknown(code)
 

@@ -175,7 +175,7 @@ class Described:
         return isinstance(other, Described) and self.descriptor == other.descriptor and self.value == other.value
 
     def __hash__(self) -> int:
-        raise TypeError("a described value is no key: see MapKey")
+        raise TypeError("a described value cannot be a key: see MapKey")
 
     def __repr__(self) -> str:
         return f"Described({self.descriptor!r}, {self.value!r})"
@@ -203,7 +203,7 @@ class Array:
         )
 
     def __hash__(self) -> int:
-        raise TypeError("an array is no key: see MapKey")
+        raise TypeError("an array cannot be a key: see MapKey")
 
     def __repr__(self) -> str:
         return f"Array({self.kind!r}, {self.items!r}{f', {self.descriptors!r}' if self.descriptors else ''})"

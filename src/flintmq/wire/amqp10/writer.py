@@ -210,7 +210,7 @@ def _write_fixed_int(w: BytesWriter, code: int, value: int) -> None:
         write_i32_be(w, i32(in_range(value, -0x8000_0000, 0x7FFF_FFFF, "int")))
     elif code == types.CHAR:
         if 0xD800 <= value <= 0xDFFF:
-            raise LocalProtocolError("char is a surrogate, which is no Unicode character")
+            raise LocalProtocolError("char is a surrogate, which is not a Unicode character")
         push32(w, unsigned(value, 0x10_FFFF, "char"))
     elif code == types.ULONG:
         _push64(w, in_range(value, 0, UINT64_MAX, "ulong"))

@@ -199,7 +199,7 @@ def test_a_batch_that_is_damaged_is_not_to_be_run_again(tmp_path: Path) -> None:
     decided = batch(lake, 0, messages(0, 10))
     Manifest(path).decide(decided)
     min(parquet_files(path)).unlink()
-    with pytest.raises(LakeDamaged, match="somebody removed it"):
+    with pytest.raises(LakeDamaged, match="another program has removed it"):
         lake.commit(decided)
 
 

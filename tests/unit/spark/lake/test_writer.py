@@ -133,7 +133,7 @@ def test_numbers_grow(tmp_path: Path, format: str) -> None:
     lake.commit(batch(lake, 3, messages(0, 10)))
     lake.commit(batch(lake, 5, messages(10, 20)))
     late = batch(lake, 4, messages(20, 30))
-    with pytest.raises(ConfigurationError, match="batch 4 of query comes when batch 5 is in .*: numbers have to grow"):
+    with pytest.raises(ConfigurationError, match="batch 4 of query comes when batch 5 is in .*: numbers must grow"):
         lake.commit(late)
     lake.discard(late)
     lake.commit(batch(lake, 3, messages(0, 5), messages(5, 10)))
@@ -297,7 +297,7 @@ def test_files_that_are_moved(tmp_path: Path) -> None:
     lake.commit(decided)
     assert rows(path, "parquet", "offset") == [(n,) for n in range(20)]
     (path / moved).unlink()
-    with pytest.raises(LakeDamaged, match="somebody removed it"):
+    with pytest.raises(LakeDamaged, match="another program has removed it"):
         lake.commit(decided)
 
 
@@ -481,7 +481,7 @@ def test_a_file_that_is_gone_before_its_batch_is_decided(tmp_path: Path, format:
     lake = a_lake(path, format)
     gone = batch(lake, 0, messages(0, 10), messages(10, 20))
     min(parquet_files(path)).unlink()
-    with pytest.raises(LakeDamaged, match="is not there: somebody removed it, as a vacuum does"):
+    with pytest.raises(LakeDamaged, match="is not there: another program has removed it, as a vacuum does"):
         lake.commit(gone)
     lake.discard(gone)
     lake.commit(batch(lake, 0, messages(0, 20)))

@@ -192,7 +192,7 @@ def test_a_batch_that_is_published(broker: Broker) -> None:
 def test_numbers_grow(broker: Broker) -> None:
     """What has a lower number than the last batch is not that one again, and nobody takes it for published."""
     broker.last_batch = 4
-    with pytest.raises(FlintError, match="batch 3 of the transactionalId 't' comes when batch 4 .*have to grow"):
+    with pytest.raises(FlintError, match="batch 3 of the transactionalId 't' comes when batch 4 .*must grow"):
         stage(batch_of(b"1"), number=3)
     assert not broker.attempts
 

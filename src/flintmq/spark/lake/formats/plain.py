@@ -51,7 +51,7 @@ class ParquetLake(Table):
                 if not path.exists():
                     raise LakeDamaged(
                         f"batch {batch.number} of query {batch.query} has the file {path}, which is neither there nor "
-                        f"at {staged}: somebody removed it"
+                        f"at {staged}: another program has removed it"
                     ) from None
             directories.update(_between(self._root, path.parent))
         for directory in sorted(directories):
