@@ -196,7 +196,7 @@ def test_its_log(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it has to say are records of the logger "flintmq", and nothing is printed."""
-    monkeypatch.setattr(logs, "_speaker", logs._library_logger())
+    monkeypatch.setattr(logs, "_logger", logs._library_logger())
     caplog.set_level(logging.INFO, "flintmq")
     with Broker() as broker:
         publish(broker.url, "q", b"m")

@@ -163,7 +163,7 @@ class NotAllowed(AmqpError):
     condition: ClassVar[str] = "amqp:not-allowed"
 
 
-class TypeKept(NotAllowed):
+class ExchangeTypeConflict(NotAllowed):
     """An exchange was declared again with another type. The specification requires code 530 and closes only the
     channel.
     """

@@ -30,8 +30,8 @@ def progress_bar(what: str, total: Callable[[], int]) -> Progressed:
         TextColumn("{task.description}"),
         *(BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn()),
     )
-    with _bar(columns, what, total) as told:
-        yield told
+    with _bar(columns, what, total) as advance:
+        yield advance
 
 
 @contextmanager
@@ -47,8 +47,8 @@ def counting_bar(what: str, total: Callable[[], int]) -> Progressed:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with _bar(columns, what, total) as told:
-        yield told
+    with _bar(columns, what, total) as advance:
+        yield advance
 
 
 @contextmanager

@@ -19,7 +19,7 @@ _FRAMES: Final = 4
 
 def get_logger() -> structlog.typing.FilteringBoundLogger:
     """Return the logger of a module. Until `configure`, its lines go to the logger "flintmq" of `logging`."""
-    return cast(structlog.typing.FilteringBoundLogger, _Voice())
+    return cast(structlog.typing.FilteringBoundLogger, _LazyLogger())
 
 
 def configure(settings: LogSettings) -> None:
@@ -27,7 +27,7 @@ def configure(settings: LogSettings) -> None:
 
     Lines go to standard error, because standard output is for the result of a command.
     """
-    global _speaker  # noqa: PLW0603 - a process sets up its log once
+    global _logger  # noqa: PLW0603 - a process sets up its log once
     renderer: structlog.typing.Processor
     if settings.format == "json":
         renderer = structlog.processors.JSONRenderer()
@@ -49,7 +49,7 @@ def configure(settings: LogSettings) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     # The logger is bound: otherwise each line would first create a logger, also a line below the log level.
-    _speaker = structlog.get_logger().bind()  # noqa: TID251 - structlog has just been configured
+    _logger = structlog.get_logger().bind()  # noqa: TID251 - structlog has just been configured
 
 
 def _printable(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
@@ -82,11 +82,11 @@ def _library_logger() -> structlog.stdlib.BoundLogger:
 
 
 @final
-class _Voice:
+class _LazyLogger:
     """The logger of a module, which is created before logging is set up."""
 
     def __getattr__(self, name: str) -> object:
-        return getattr(_speaker, name)
+        return getattr(_logger, name)
 
 
-_speaker: Any = _library_logger()
+_logger: Any = _library_logger()

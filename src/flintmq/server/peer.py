@@ -325,7 +325,7 @@ class Peer:
         unsent = self.unsent_bytes()
         return self.sent_bytes - unsent if unsent > 0 else -1
 
-    def cut_off(self, seconds: float) -> None:
+    def disconnect(self, seconds: float) -> None:
         """Close the connection, because its client has read nothing for `seconds`, so that others get its messages."""
         self._lose(ConnectionLost(f"send timeout: the client has read nothing for {seconds:g} s"))
         self.abort()

@@ -15,10 +15,10 @@ _CHECKS: Final = 8
 class Reader(Protocol):
     @property
     def taken_bytes(self) -> int:
-        """The bytes that the kernel has taken for it; -1 if no bytes wait to be taken."""
+        """The bytes that the kernel has taken for the client; -1 if no bytes wait to be taken."""
 
-    def cut_off(self, seconds: float) -> None:
-        """Disconnect it, because the kernel has taken nothing for `seconds`."""
+    def disconnect(self, seconds: float) -> None:
+        """Disconnect the client, because the kernel has taken nothing for `seconds`."""
 
 
 @final
@@ -50,7 +50,7 @@ class SendTimeout:
                 self._watched[reader] = (before, checks + 1)
             else:
                 del self._watched[reader]
-                reader.cut_off(self.seconds)
+                reader.disconnect(self.seconds)
         if self._watched and self.seconds > 0:
             self._timer = self._loop.call_later(self.seconds / _CHECKS, self._check)
 

@@ -12,7 +12,7 @@ from flintmq.server.config import LogSettings
 @pytest.fixture(autouse=True)
 def _speaks_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test configures writes to a stream that is closed after it."""
-    monkeypatch.setattr(logs, "_speaker", logs._speaker)
+    monkeypatch.setattr(logs, "_logger", logs._logger)
 
 
 @pytest.mark.parametrize("text", ["two\nlines", "\x1b[31mred", "\u202eright to left"])
@@ -44,7 +44,7 @@ def test_in_another_program(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anybody configures them, lines are records of the logger "flintmq", tracebacks included, and harmless."""
-    monkeypatch.setattr(logs, "_speaker", logs._library_logger())
+    monkeypatch.setattr(logs, "_logger", logs._library_logger())
     caplog.set_level(logging.INFO, "flintmq")
     log = logs.get_logger()
     log.debug("quiet")

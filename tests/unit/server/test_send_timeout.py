@@ -22,7 +22,7 @@ class Client:
     def taken_bytes(self) -> int:
         return -1 if self.is_empty else 1000 + int((self._loop.time() - self._from) * self._rate)
 
-    def cut_off(self, seconds: float) -> None:
+    def disconnect(self, seconds: float) -> None:
         assert seconds == SECONDS
         self.cut.append(self._loop.time())
 

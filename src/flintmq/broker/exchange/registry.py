@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, final
 
-from flintmq.base.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed, TypeKept
+from flintmq.base.errors import AccessRefused, CommandInvalid, ExchangeTypeConflict, NotFound, PreconditionFailed
 from flintmq.base.limits import ASKING_WORK_UNITS
 from flintmq.base.work import WORK
 from flintmq.broker import arguments as args
@@ -129,7 +129,7 @@ class ExchangeRegistry:
         if found is not None:
             if self.dialect.compares_what_is_specified:
                 if kind != found.type:
-                    raise TypeKept(f"exchange '{name}' in vhost '{self._vhost}' has type '{found.type}'")
+                    raise ExchangeTypeConflict(f"exchange '{name}' in vhost '{self._vhost}' has type '{found.type}'")
                 args.check_same("exchange", name, self._vhost, "durable", durable, found.durable)
                 args.check_same_table("exchange", name, self._vhost, arguments, found.arguments)
                 return found

@@ -23,7 +23,7 @@ from flintmq.spark.errors import user_errors
 from flintmq.spark.lake.formats import Snapshot, StoredFile, Table, open_table
 from flintmq.spark.lake.manifest import LakeDamaged, Manifest
 from flintmq.spark.lake.options import LakeFormat, LakeLocation, LakeReadOptions
-from flintmq.spark.lake.row_range import Piece, RowRange, split
+from flintmq.spark.lake.row_range import FileRows, RowRange, split
 
 # The most rows of one task of a batch query; the option minPartitions can ask for more tasks.
 ROWS_PER_PARTITION: Final = 1_000_000
@@ -155,30 +155,30 @@ def _read(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBa
     assert isinstance(partition, RowRange)
     arrow = to_arrow_schema(schema, timezone="UTC")
     with user_errors():
-        for piece in partition.pieces:
-            yield from _read_piece(piece, arrow)
+        for rows in partition.files:
+            yield from _read_rows(rows, arrow)
 
 
-def _read_piece(piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read_rows(rows: FileRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     try:
-        file = _opened(piece.file)
+        file = _opened(rows.file)
     except FileNotFoundError as error:
         raise LakeDamaged(
-            f"the file {piece.file.path} of the lake is missing: it was removed (by a vacuum, for example) after "
+            f"the file {rows.file.path} of the lake is missing: it was removed (by a vacuum, for example) after "
             "reading began, or this machine does not see the lake's file system"
         ) from error
     except pa.ArrowInvalid as error:
-        raise LakeDamaged(f"the file {piece.file.path} is not a Parquet file, or is damaged: {error}") from error
+        raise LakeDamaged(f"the file {rows.file.path} is not a Parquet file, or is damaged: {error}") from error
     with file:
-        groups, skip = _row_groups(file.metadata, piece.first, piece.end)
-        left = piece.end - piece.first
+        groups, skip = _row_groups(file.metadata, rows.first, rows.end)
+        left = rows.end - rows.first
         present = [name for name in schema.names if name in file.schema_arrow.names]
         for batch in file.iter_batches(ROWS_PER_ARROW_BATCH, row_groups=groups, columns=present):
             wanted = batch.slice(skip, left)
             skip = max(skip - batch.num_rows, 0)
             left -= wanted.num_rows
             if wanted.num_rows:
-                yield _shaped(wanted, piece.file, schema)
+                yield _shaped(wanted, rows.file, schema)
 
 
 def _opened(stored: StoredFile) -> pq.ParquetFile:

@@ -9,7 +9,7 @@ from flintmq.spark.lake.formats import StoredFile
 
 
 @dataclass(frozen=True)
-class Piece:
+class FileRows:
     """The rows of one file from `first` up to, not including, `end`."""
 
     file: StoredFile
@@ -21,7 +21,7 @@ class Piece:
 class RowRange(InputPartition):
     """The rows that one task reads, in this order."""
 
-    pieces: list[Piece]
+    files: list[FileRows]
 
 
 def split(files: list[StoredFile], start: int, end: int, parts: int) -> list[RowRange]:
@@ -32,15 +32,15 @@ def split(files: list[StoredFile], start: int, end: int, parts: int) -> list[Row
     count = end - start
     parts = min(parts, count)
     edges = [start + count * part // parts for part in range(parts + 1)] if parts > 0 else []
-    return [RowRange(_pieces(files, first, last)) for first, last in pairwise(edges)]
+    return [RowRange(_rows_of(files, first, last)) for first, last in pairwise(edges)]
 
 
-def _pieces(files: list[StoredFile], start: int, end: int) -> list[Piece]:
+def _rows_of(files: list[StoredFile], start: int, end: int) -> list[FileRows]:
     found = []
     base = 0
     for file in files:
         first, last = max(start - base, 0), min(end - base, file.rows)
         if first < last:
-            found.append(Piece(file, first, last))
+            found.append(FileRows(file, first, last))
         base += file.rows
     return found
