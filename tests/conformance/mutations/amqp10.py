@@ -172,7 +172,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "5.3.sasl-header",
         "protocol/amqp10/connection.py",
-        ("                self._frame_max = HANDSHAKE_FRAME_MAX_BYTES\n                self._raw(spec.SASL_HEADER)\n"),
+        (
+            "                self._frame_max = HANDSHAKE_FRAME_MAX_BYTES\n                self.frames.send_raw(spec.SASL_HEADER)\n"
+        ),
         "                self._frame_max = HANDSHAKE_FRAME_MAX_BYTES\n",
     ),
     (
@@ -508,13 +510,17 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.2.supported",
         "protocol/amqp10/connection.py",
-        ("            if self._is_server:\n                self._raw(spec.PROTOCOL_HEADER)\n            return True"),
-        ("            if self._is_server:\n                self._raw(spec.SASL_HEADER)\n            return True"),
+        (
+            "            if self._is_server:\n                self.frames.send_raw(spec.PROTOCOL_HEADER)\n            return True"
+        ),
+        (
+            "            if self._is_server:\n                self.frames.send_raw(spec.SASL_HEADER)\n            return True"
+        ),
     ),
     (
         "2.2.unsupported",
         "protocol/amqp10/connection.py",
-        "            self._raw(spec.SASL_HEADER if wants_login else spec.PROTOCOL_HEADER)\n",
+        "            self.frames.send_raw(spec.SASL_HEADER if wants_login else spec.PROTOCOL_HEADER)\n",
         "            pass\n",
     ),
     (
@@ -560,16 +566,16 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.4.3.close-written",
         "protocol/amqp10/connection.py",
-        ("        self.flush()\n        self.send(0, Close(error=to_wire(error)))\n"),
+        ("        self.flush()\n        self.frames.send(0, Close(error=to_wire(error)))\n"),
         "        self.flush()\n",
     ),
     (
         "2.4.3.close-last",
         "protocol/amqp10/connection.py",
-        ("        self.send(0, Close())\n        self.local = Endpoint.CLOSED\n        self._finish(error)"),
+        ("        self.frames.send(0, Close())\n        self.local = Endpoint.CLOSED\n        self._finish(error)"),
         (
-            "        self.send(0, Close())\n"
-            "        self._raw(EMPTY_FRAME)\n"
+            "        self.frames.send(0, Close())\n"
+            "        self.frames.send_raw(EMPTY_FRAME)\n"
             "        self.local = Endpoint.CLOSED\n"
             "        self._finish(error)"
         ),
@@ -583,14 +589,14 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.4.3.channel-0",
         "protocol/amqp10/connection.py",
-        "        self.send(0, opening)\n",
+        "        self.frames.send(0, opening)\n",
         "        self.send(1, opening)\n",
     ),
     (
         "2.4.3.socket-not-reused",
         "protocol/amqp10/connection.py",
-        ("        self.send(0, Close())\n        self.local = Endpoint.CLOSED\n        self._finish(error)"),
-        ("        self.send(0, Close())\n        self.layer = Layer.HEADER"),
+        ("        self.frames.send(0, Close())\n        self.local = Endpoint.CLOSED\n        self._finish(error)"),
+        ("        self.frames.send(0, Close())\n        self.layer = Layer.HEADER"),
     ),
     (
         "2.4.5.empty-frames",
@@ -658,8 +664,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.7.1.max-frame-size-kept",
         "protocol/amqp10/connection.py",
-        "        self.peer_frame_max = min(opening.max_frame_size, FRAME_MAX_BYTES)",
-        "        self.peer_frame_max = FRAME_MAX_BYTES",
+        "        self.frames.frame_max = min(opening.max_frame_size, FRAME_MAX_BYTES)",
+        "        self.frames.frame_max = FRAME_MAX_BYTES",
     ),
     (
         "2.7.1.oversized-frame",
@@ -694,13 +700,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.7.1.missing-capability",
         "protocol/amqp10/connection.py",
-        ("        self.send(0, Close())\n        self.local = Endpoint.CLOSED\n        self._finish(error)"),
+        ("        self.frames.send(0, Close())\n        self.local = Endpoint.CLOSED\n        self._finish(error)"),
         ("        self.local = Endpoint.CLOSED\n        self._finish(error)"),
     ),
     (
         "2.7.9.close-sent",
         "protocol/amqp10/connection.py",
-        ("        self.flush()\n        self.send(0, Close(error=to_wire(error)))\n"),
+        ("        self.flush()\n        self.frames.send(0, Close(error=to_wire(error)))\n"),
         "        self.flush()\n",
     ),
     (
@@ -1182,7 +1188,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.2.opener-speaks-first",
         "protocol/amqp10/connection.py",
-        ("            if logs_in:\n                self._raw(spec.SASL_HEADER)"),
+        ("            if logs_in:\n                self.frames.send_raw(spec.SASL_HEADER)"),
         ("            if logs_in:\n                pass"),
     ),
     (

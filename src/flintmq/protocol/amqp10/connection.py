@@ -9,8 +9,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Final, final
 
-from librt.strings import BytesWriter, write_i32_be
-from mypy_extensions import i32, i64, mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from flintmq.base.errors import (
     SCOPE_CONNECTION,
@@ -21,7 +20,6 @@ from flintmq.base.errors import (
     AuthenticationFailed,
     ConnectionLost,
     FlintError,
-    FrameSizeTooSmall,
     FramingError,
     IllegalState,
     InvalidField,
@@ -49,6 +47,7 @@ from flintmq.base.work import WORK
 from flintmq.protocol.amqp10.channels import Channels
 from flintmq.protocol.amqp10.fast_path import FastTransfer
 from flintmq.protocol.amqp10.faults import from_wire, scope_of, to_wire
+from flintmq.protocol.amqp10.frame_writer import FrameWriter, encode
 from flintmq.protocol.amqp10.idle_timeout import IdleTimeout
 from flintmq.protocol.amqp10.reassembly import ReassemblyBudget
 from flintmq.protocol.amqp10.sasl import SaslExchange
@@ -64,14 +63,11 @@ from flintmq.wire.amqp10.frames import (
     FRAME_AMQP,
     FRAME_HEAD_BYTES,
     FRAME_SASL,
-    begin_frame,
     decode_body,
     decode_sasl_body,
-    end_frame,
     frame_body,
     frame_channel,
     frame_size,
-    write_body,
 )
 from flintmq.wire.amqp10.performatives import (
     Begin,
@@ -79,7 +75,6 @@ from flintmq.wire.amqp10.performatives import (
     Disposition,
     Flow,
     Open,
-    Performative,
     SaslInit,
     SaslPerformative,
     SaslResponse,
@@ -175,6 +170,7 @@ class Connection:
     ) -> None:
         self.role = role
         self.output = output
+        self.frames = FrameWriter(output)
         self.tuning = tuning
         self.reassembly: ReassemblyBudget = ReassemblyBudget(tuning.message_max, node_reassembly)
         self.layer: Layer = Layer.HEADER
@@ -182,8 +178,6 @@ class Connection:
         self.remote: Endpoint = Endpoint.UNSENT
         # The peer's open.
         self.peer: Open | None = None
-        # The largest frame to the peer, in bytes; until open, the minimum (part 2 §2.4.1).
-        self.peer_frame_max: i64 = spec.MIN_MAX_FRAME_SIZE
         # Whether to accept what the specification forbids and RabbitMQ accepts: an error without a condition, a frame
         # for a session that does not exist, a detach for a link that does not exist, a flow with fields of a link but
         # without a handle, a delivery without a tag.
@@ -224,7 +218,7 @@ class Connection:
             # The server's open answers ours, which says how large its frames may be.
             self._frame_max = tuning.frame_max
             if logs_in:
-                self._raw(spec.SASL_HEADER)
+                self.frames.send_raw(spec.SASL_HEADER)
             else:
                 self._begin_frames()
 
@@ -484,13 +478,13 @@ class Connection:
             if self._is_server:
                 # Larger than part 5 §5.3.1 allows: a token does not fit in the frames that it allows.
                 self._frame_max = HANDSHAKE_FRAME_MAX_BYTES
-                self._raw(spec.SASL_HEADER)
+                self.frames.send_raw(spec.SASL_HEADER)
                 self._sasl.offer(list(self._mechanisms))
             return True
         if not wants_login and got == spec.PROTOCOL_HEADER:
             self.layer = Layer.FRAMES
             if self._is_server:
-                self._raw(spec.PROTOCOL_HEADER)
+                self.frames.send_raw(spec.PROTOCOL_HEADER)
             return True
         self._wrong_header(got)
         return False
@@ -499,12 +493,12 @@ class Connection:
         """Refuse a protocol header: a server sends the header that it accepts, and closes (amqp-1.0 part 2 §2.2)."""
         if self._is_server:
             wants_login = self.layer is Layer.HEADER and bool(self._mechanisms)
-            self._raw(spec.SASL_HEADER if wants_login else spec.PROTOCOL_HEADER)
+            self.frames.send_raw(spec.SASL_HEADER if wants_login else spec.PROTOCOL_HEADER)
         self._finish(NotImplementedHere(f"the peer sent protocol header {got.hex()}, which cannot be spoken here"))
 
     def _begin_frames(self) -> None:
         """Client: send the protocol header and open together (part 2 §2.4.2)."""
-        self._raw(spec.PROTOCOL_HEADER)
+        self.frames.send_raw(spec.PROTOCOL_HEADER)
         self._send_open()
 
     def _receive_sasl(self, performative: SaslPerformative) -> None:
@@ -569,7 +563,7 @@ class Connection:
         idle_ms = opening.idle_time_out or 0
         if 0 < idle_ms < IDLE_TIMEOUT_MIN_MS:
             raise NotAllowed(f"an idle-time-out of {idle_ms} ms: {IDLE_TIMEOUT_MIN_MS} ms can be kept to, and not less")
-        self.peer_frame_max = min(opening.max_frame_size, FRAME_MAX_BYTES)
+        self.frames.frame_max = min(opening.max_frame_size, FRAME_MAX_BYTES)
         self._idle_timeout.keep(idle_ms)
         if self._is_server:
             self._is_waiting = True
@@ -596,10 +590,10 @@ class Connection:
         opening.idle_time_out = tuning.idle_timeout_ms // 2 or None
         self._frame_max = tuning.frame_max
         self.local = Endpoint.ACTIVE
-        if len(self.encode(opening)) + FRAME_HEAD_BYTES > self.peer_frame_max:
+        if len(encode(opening)) + FRAME_HEAD_BYTES > self.frames.frame_max:
             # A peer that accepts only small frames gets no properties and capabilities.
             opening = dataclasses.replace(opening, properties={}, offered_capabilities=[], desired_capabilities=[])
-        self.send(0, opening)
+        self.frames.send(0, opening)
 
     def close(self, error: AmqpError | Amqp10Error | None = None) -> None:
         """Send close, and end all sessions now. Does nothing if the connection is closing or closed."""
@@ -612,7 +606,7 @@ class Connection:
             # Nothing may be sent before it (part 2 §2.4.1).
             self._send_open()
         self.flush()
-        self.send(0, Close(error=to_wire(error)))
+        self.frames.send(0, Close(error=to_wire(error)))
         self.local = Endpoint.CLOSED
         self._is_waiting = False
         self._end(error)
@@ -623,7 +617,7 @@ class Connection:
         if self.local is Endpoint.UNSENT:
             self._send_open()
         self.flush()
-        self.send(0, Close())
+        self.frames.send(0, Close())
         self.local = Endpoint.CLOSED
         self._finish(error)
 
@@ -669,40 +663,6 @@ class Connection:
         self._channels.release(session)
 
     # -- bytes out ----------------------------------------------------------------------------------------------
-
-    def send(self, channel: i64, performative: Performative) -> None:
-        """Send a performative. Raises FrameSizeTooSmall, with nothing written, if it is too large for the peer."""
-        w = self.output.writer
-        start = begin_frame(w, channel)
-        write_body(w, performative)
-        size = i64(len(w)) - start
-        if size > self.peer_frame_max:
-            w.truncate(start)
-            raise FrameSizeTooSmall(
-                f"{performative.type_name} needs {size} bytes, the peer takes {self.peer_frame_max}", SCOPE_SESSION
-            )
-        end_frame(w, start)
-        self.output.touch()
-
-    def encode(self, performative: Performative) -> bytes:
-        """Return the encoded performative, without the head of a frame."""
-        w = BytesWriter()
-        write_body(w, performative)
-        return w.getvalue()
-
-    def begin_frame(self, channel: i64, performative: bytes, payload_size: i64) -> None:
-        """Write a frame up to its payload. The caller writes the payload of `payload_size` bytes."""
-        w = self.output.writer
-        write_i32_be(w, i32(FRAME_HEAD_BYTES + len(performative) + payload_size))
-        w.append(2)
-        w.append(FRAME_AMQP)
-        w.append(channel >> 8)
-        w.append(channel & 0xFF)
-        w.write(performative)
-
-    def _raw(self, data: bytes) -> None:
-        self.output.writer.write(data)
-        self.output.touch()
 
     def soil(self, session: Session) -> None:
         """Note that a session has something to write at the next `flush`."""
@@ -776,7 +736,7 @@ class Connection:
         elif idle.has_peer_given_up(now):
             self.close(ResourceLimitExceeded(f"nothing was sent in {idle.threshold:g} s: remote idle timeout exceeded"))
         elif idle.is_frame_due(now):
-            self._raw(EMPTY_FRAME)
+            self.frames.send_raw(EMPTY_FRAME)
             idle.sent_at = now
 
     # -- end of the connection ----------------------------------------------------------------------------------

@@ -1,15 +1,13 @@
 """Outgoing dispositions: consecutive deliveries with the same state share one frame (amqp-1.0 part 2 §2.7.6)."""
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from mypy_extensions import i64
 
+from flintmq.protocol.amqp10.frame_writer import FrameWriter
 from flintmq.protocol.amqp10.serial import after
 from flintmq.wire.amqp10.performatives import Disposition
 from flintmq.wire.amqp10.states import DeliveryState
-
-if TYPE_CHECKING:
-    from flintmq.protocol.amqp10.connection import Connection
 
 
 @final
@@ -25,7 +23,7 @@ class DispositionBatch:
         self._settled = False
 
     def add(
-        self, connection: "Connection", channel: i64, delivery_id: i64, state: DeliveryState | None, settled: bool
+        self, frames: FrameWriter, channel: i64, delivery_id: i64, state: DeliveryState | None, settled: bool
     ) -> None:
         """Add a disposition. If it cannot be joined with those before, these are written first.
 
@@ -35,18 +33,18 @@ class DispositionBatch:
             if delivery_id == after(self._last, 1) and state is self._state and settled == self._settled:
                 self._last = delivery_id
                 return
-            self.write(connection, channel)
+            self.write(frames, channel)
         self._is_empty = False
         self._first = delivery_id
         self._last = delivery_id
         self._state = state
         self._settled = settled
 
-    def write(self, connection: "Connection", channel: i64) -> None:
+    def write(self, frames: FrameWriter, channel: i64) -> None:
         """Write the dispositions, if any. Raises FrameSizeTooSmall if their state does not fit the peer's frames."""
         if self._is_empty:
             return
         self._is_empty = True
         last: int | None = None if self._last == self._first else self._last
-        connection.send(channel, Disposition(self._as_receiver, self._first, last, self._settled, self._state))
+        frames.send(channel, Disposition(self._as_receiver, self._first, last, self._settled, self._state))
         self._state = None

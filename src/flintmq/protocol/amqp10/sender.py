@@ -13,6 +13,7 @@ from mypy_extensions import i32, i64, mypyc_attr
 from flintmq.base.errors import SCOPE_SESSION, FrameSizeTooSmall, LocalProtocolError
 from flintmq.base.limits import UNACKED_TAGS_PER_UNIT
 from flintmq.protocol.amqp10.delivery import OutgoingDelivery
+from flintmq.protocol.amqp10.frame_writer import encode
 from flintmq.protocol.amqp10.link import Link, LinkOwner
 from flintmq.protocol.amqp10.serial import after, distance
 from flintmq.protocol.output import LARGE_BODY_BYTES
@@ -428,11 +429,11 @@ class _Rest:
         """
         transfer = self._transfer
         left: i64 = self._left
-        encoded = session.encode(transfer)
+        encoded = encode(transfer)
         room = session.frame_max - FRAME_HEAD_BYTES - len(encoded)
         if left > room:
             transfer.more = True
-            encoded = session.encode(transfer)
+            encoded = encode(transfer)
             left = session.frame_max - FRAME_HEAD_BYTES - len(encoded)
         if left < 0 or (room < 0 and self._left == 0):
             raise FrameSizeTooSmall("a delivery state does not fit into the peer's frames", SCOPE_SESSION)

@@ -31,6 +31,7 @@ from flintmq.protocol.amqp10.delivery import Delivery, IncomingDelivery, Outgoin
 from flintmq.protocol.amqp10.disposition_batch import DispositionBatch
 from flintmq.protocol.amqp10.errant import ErrantDeliveries
 from flintmq.protocol.amqp10.faults import from_wire, to_wire
+from flintmq.protocol.amqp10.frame_writer import FrameWriter, encode
 from flintmq.protocol.amqp10.link import Link
 from flintmq.protocol.amqp10.reassembly import ReassemblyBudget
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
@@ -92,6 +93,7 @@ class Session:
     def __init__(self, connection: "Connection", number: i64) -> None:
         self.connection = connection
         self.tuning: Tuning = connection.tuning
+        self.frames: FrameWriter = connection.frames
         self.output: Output = connection.output
         self.reassembly: ReassemblyBudget = connection.reassembly
         self.number: i64 = number
@@ -101,7 +103,7 @@ class Session:
         self.remote: Endpoint = Endpoint.UNSENT
         self.peer: Begin | None = None
         # The largest frame to the peer, in bytes.
-        self.frame_max: i64 = connection.peer_frame_max
+        self.frame_max: i64 = connection.frames.frame_max
         # The unsettled deliveries that this side sent, and those that the peer sent.
         self.outgoing: Unsettled = Unsettled()
         self.incoming: Unsettled = Unsettled()
@@ -213,8 +215,8 @@ class Session:
         """Write the dispositions that wait to be joined with others."""
         self.has_dispositions = False
         try:
-            self._as_sender.write(self.connection, self.number)
-            self._as_receiver.write(self.connection, self.number)
+            self._as_sender.write(self.frames, self.number)
+            self._as_receiver.write(self.frames, self.number)
         except FrameSizeTooSmall as error:
             # The delivery state, which an owner chose, is too large for a frame.
             self.end(error)
@@ -247,7 +249,7 @@ class Session:
             return
         batch = self._as_receiver if as_receiver else self._as_sender
         try:
-            batch.add(self.connection, self.number, delivery_id, state, settled)
+            batch.add(self.frames, self.number, delivery_id, state, settled)
         except FrameSizeTooSmall as error:
             self.end(error)
             return
@@ -275,21 +277,18 @@ class Session:
         flow.outgoing_window = UINT_MAX >> 1
         self._incoming_left = SESSION_WINDOW_TRANSFERS
         self._owes_window = False
-        self.connection.send(self.number, flow)
+        self.frames.send(self.number, flow)
 
     def send_transfer(self, transfer: Transfer) -> None:
         """Send a transfer without a payload."""
-        self.begin_transfer(self.encode(transfer), 0)
+        self.begin_transfer(encode(transfer), 0)
         self.sent_transfer()
-
-    def encode(self, transfer: Transfer) -> bytes:
-        return self.connection.encode(transfer)
 
     def begin_transfer(self, transfer: bytes, size: i64) -> None:
         """Write a transfer up to its payload. The caller writes the payload of `size` bytes."""
         if self.has_dispositions:
             self.flush_dispositions()
-        self.connection.begin_frame(self.number, transfer, size)
+        self.frames.begin(self.number, transfer, size)
         self.output.charge(size)
         self.output.touch()
 
@@ -339,7 +338,7 @@ class Session:
         link.announced(attach)
         link.local = Endpoint.ACTIVE
         link.is_attached = link.remote is Endpoint.ACTIVE
-        self.connection.send(self.number, attach)
+        self.frames.send(self.number, attach)
         if isinstance(link, ReceiverLink) and link.credit > 0:
             self.owe_flow(link)
 
@@ -348,7 +347,7 @@ class Session:
 
         Raises FrameSizeTooSmall if it still does not fit.
         """
-        while len(self.connection.encode(attach)) + FRAME_HEAD_BYTES > self.frame_max:
+        while len(encode(attach)) + FRAME_HEAD_BYTES > self.frame_max:
             unsettled = attach.unsettled
             if not unsettled and attach.properties:
                 attach.properties = {}
@@ -366,7 +365,7 @@ class Session:
         """Send a detach after everything that was gathered, and free the handle if the peer has detached, too."""
         self.flush()
         detach.handle = link.handle
-        self.connection.send(self.number, detach)
+        self.frames.send(self.number, detach)
         self._free(link)
 
     def _free(self, link: Link) -> None:
@@ -422,7 +421,7 @@ class Session:
         begin.handle_max = self.tuning.handle_max
         self.local = Endpoint.ACTIVE
         self.is_listening = self.remote is Endpoint.ACTIVE
-        self.connection.send(self.number, begin)
+        self.frames.send(self.number, begin)
 
     def receive_settled(self, handle: i64, data: bytes, start: i64, stop: i64) -> bool:
         """Handle a settled transfer of the fast path. Returns False, with nothing done, if it needs
@@ -689,7 +688,7 @@ class Session:
         self.local = Endpoint.CLOSED
         self.is_listening = False
         if end is not None:
-            self.connection.send(self.number, end)
+            self.frames.send(self.number, end)
         # A link has a handle of only one side while the other has not attached it, or has detached it.
         known = dict.fromkeys([*self._by_handle, *self._by_remote_handle])
         for link in known:

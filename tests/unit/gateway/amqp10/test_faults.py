@@ -4,6 +4,7 @@ import pytest
 
 from flintmq.gateway.amqp10.connection import ServerConnection
 from flintmq.gateway.durability import PendingReply
+from flintmq.protocol.amqp10.frame_writer import encode
 from flintmq.protocol.amqp10.resuming import Action, plan
 from flintmq.wire.amqp10.performatives import Attach, Transfer
 from flintmq.wire.amqp10.spec import EXPIRE_NEVER
@@ -56,7 +57,7 @@ def test_a_part_that_is_no_message_ends_its_link(server: Server) -> None:
     )
     client.durable()
     transfer = Transfer(handle=sender.link.handle, delivery_id=0, delivery_tag=b"t", message_format=0, more=True)
-    client.engine.begin_frame(client.session.number, client.session.encode(transfer), 1)
+    client.engine.frames.begin(client.session.number, encode(transfer), 1)
     client.engine.output.writer.write(b"\xff")
     client.engine.output.touch()
     client.durable()

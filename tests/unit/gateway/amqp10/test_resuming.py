@@ -7,6 +7,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.gateway.amqp10.incoming import LINK_CREDIT
 from flintmq.protocol.amqp10.connection import Tuning
 from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
+from flintmq.protocol.amqp10.frame_writer import encode
 from flintmq.wire.amqp10.performatives import Attach, Transfer
 from flintmq.wire.amqp10.sections import encode_data, encode_header, scan
 from flintmq.wire.amqp10.spec import (
@@ -742,7 +743,7 @@ def _begin(sender: Sender, part: bytes) -> None:
         handle=sender.link.handle, delivery_id=0, delivery_tag=b"a", message_format=0, more=True, settled=False
     )
     engine = sender.client.engine
-    engine.begin_frame(session.number, session.encode(transfer), len(part))
+    engine.frames.begin(session.number, encode(transfer), len(part))
     engine.output.writer.write(part)
     engine.output.touch()
     session.sent_transfer()

@@ -3,6 +3,7 @@
 import pytest
 
 from flintmq.broker.queue.base import Queue
+from flintmq.protocol.amqp10.frame_writer import encode
 from flintmq.wire.amqp10.performatives import Attach, Transfer
 from flintmq.wire.amqp10.sections import encode_amqp_value, encode_data
 from flintmq.wire.amqp10.spec import DURABLE_UNSETTLED_STATE, EXPIRE_NEVER, SND_SETTLED, SND_UNSETTLED
@@ -326,7 +327,7 @@ def test_half_a_message(client: Client, control: Control, queue: Queue) -> None:
     txn_id = control.declare()
     state = TransactionalState(txn_id=txn_id)
     transfer = Transfer(sender.link.handle, 77, b"t", 0, False, True, state=state)
-    client.session.begin_transfer(client.session.encode(transfer), 0)
+    client.session.begin_transfer(encode(transfer), 0)
     client.session.sent_transfer()
     control.sender.send_encoded(encode_amqp_value(Discharge(txn_id=txn_id)))
     client.durable()

@@ -170,7 +170,7 @@ def test_frame_sizes() -> None:
     """Each side keeps to what the other takes, and says what it takes itself."""
     pair = Pair(client=Tuning(frame_max=600), server=Tuning(frame_max=4096)).open()
     assert pair.client.opened[0].max_frame_size == 4096
-    assert pair.server.engine.peer_frame_max == 600
+    assert pair.server.engine.frames.frame_max == 600
     pair.feed(pair.server, (4097).to_bytes(4, "big") + b"\x02\x00\x00\x00")
     pair.run()
     error = pair.client.closed[0]

@@ -5,6 +5,7 @@ import pytest
 from flintmq.base.errors import DetachForced, EndedByPeer, InvalidField, NotFound
 from flintmq.protocol.amqp10.connection import Tuning
 from flintmq.protocol.amqp10.delivery import tag_of
+from flintmq.protocol.amqp10.frame_writer import encode
 from flintmq.protocol.amqp10.states import Endpoint
 from flintmq.wire.amqp10.performatives import Attach, Flow, Transfer
 from flintmq.wire.amqp10.spec import DISPOSITION, RCV_SECOND, SND_SETTLED, SND_UNSETTLED, TRANSFER
@@ -523,7 +524,7 @@ def test_receiver_settle_mode_of_a_transfer() -> None:
     flowing = Flowing(attach=Attach(source=Source(), target=Target(), rcv_settle_mode=RCV_SECOND))
     flowing.receives.accepts = True
     transfer = Transfer(handle=0, delivery_id=0, delivery_tag=b"t", message_format=0, rcv_settle_mode=0)
-    flowing.session.begin_transfer(flowing.session.encode(transfer), 1)
+    flowing.session.begin_transfer(encode(transfer), 1)
     flowing.session.write_payload(b"x")
     flowing.run()
     assert flowing.receiver.unsettled == 0
