@@ -10,7 +10,7 @@ from flintmq.base.errors import FlintError, ResourceError
 from flintmq.client.amqp10 import coordinator
 from flintmq.client.amqp10.errors import LinkDetached
 from flintmq.client.amqp10.sender import Sent as Command
-from flintmq.protocol.amqp10.delivery import IncomingDelivery
+from flintmq.protocol.amqp10.receiver import IncomingDelivery
 from flintmq.wire.amqp10.states import Accepted, Declared, DeliveryState, Rejected, Released, TransactionalState
 from tests.sim.ledger import REQUEUE, Group, Unexpected
 from tests.sim.messages import Copy, Sent

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Final, final
 from flintmq.base.errors import EndedByPeer, FlintError
 from flintmq.client.amqp10.message import Data, Message, decode
 from flintmq.protocol.amqp10.connection import Connection, ConnectionOwner, Tuning
-from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery, tag_of
-from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
-from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
+from flintmq.protocol.amqp10.delivery import tag_of
+from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink, ReceiverOwner
+from flintmq.protocol.amqp10.sender import OutgoingDelivery, SenderLink, SenderOwner
 from flintmq.protocol.amqp10.session import Session, SessionOwner
 from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.role import Role

@@ -10,8 +10,7 @@ from flintmq.client.amqp10 import message
 from flintmq.client.amqp10.errors import LinkDetached, link_error
 from flintmq.client.amqp10.message import Message
 from flintmq.client.waiting import Waitable
-from flintmq.protocol.amqp10.delivery import IncomingDelivery
-from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
+from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.session import Session
 from flintmq.protocol.amqp10.states import Endpoint
 from flintmq.wire.amqp10.composite import Fields

@@ -7,7 +7,7 @@ from flintmq.base.errors import AmqpError, ResourceLimitExceeded
 from flintmq.broker.counters.traffic import Traffic
 from flintmq.gateway.durability import DurabilityQueue, DurabilityWaiter, PendingReply
 from flintmq.protocol.amqp10.connection import Connection
-from flintmq.protocol.amqp10.delivery import IncomingDelivery
+from flintmq.protocol.amqp10.receiver import IncomingDelivery
 from flintmq.wire.amqp10.states import Error, Rejected
 
 # The name of this protocol in counters.

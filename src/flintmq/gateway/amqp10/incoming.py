@@ -32,9 +32,8 @@ from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.posting import Posting
 from flintmq.gateway.amqp10.progress import OutcomeKept, PartKept, Progress, seen
 from flintmq.gateway.publishing import PublishTarget
-from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.faults import to_wire
-from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
+from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink, ReceiverOwner
 from flintmq.wire.amqp10.received import received_state
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, RCV_SECOND, REJECTED, SND_SETTLED, SYMBOLS
 from flintmq.wire.amqp10.states import (

@@ -15,9 +15,8 @@ from flintmq.gateway.amqp10.addresses import MANAGEMENT
 from flintmq.gateway.amqp10.management import Management
 from flintmq.gateway.audit import AuditEvent
 from flintmq.gateway.durability import PendingReply
-from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
-from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
-from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
+from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink, ReceiverOwner
+from flintmq.protocol.amqp10.sender import OutgoingDelivery, SenderLink, SenderOwner
 from flintmq.wire.amqp10.composite import Fields
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import RCV_FIRST, SND_SETTLED

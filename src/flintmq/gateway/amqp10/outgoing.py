@@ -29,8 +29,8 @@ from flintmq.gateway.amqp10.resumption import Resumption
 from flintmq.gateway.amqp10.timeouts import Timeouts
 from flintmq.gateway.client_consumer import ClientConsumer
 from flintmq.gateway.durability import PendingReply
-from flintmq.protocol.amqp10.delivery import OutgoingDelivery, tag_of
-from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
+from flintmq.protocol.amqp10.delivery import tag_of
+from flintmq.protocol.amqp10.sender import OutgoingDelivery, SenderLink, SenderOwner
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, SND_SETTLED, UINT_MAX
 from flintmq.wire.amqp10.states import RELEASED, DeliveryState, Modified, TransactionalState
 from flintmq.wire.amqp10.termini import Source

@@ -4,7 +4,7 @@ from typing import final
 
 from flintmq.broker.terminus.terminus import ReceivedDelivery, TargetTerminus
 from flintmq.gateway.amqp10.link_terminus import encoded_state
-from flintmq.protocol.amqp10.delivery import IncomingDelivery
+from flintmq.protocol.amqp10.receiver import IncomingDelivery
 from flintmq.wire.amqp10.states import Outcome, TransactionalState
 
 

@@ -8,9 +8,8 @@ from flintmq.base.errors import SCOPE_LINK, DecodeError
 from flintmq.broker.terminus.terminus import ReceivedDelivery, TargetTerminus
 from flintmq.gateway.amqp10.confirms import refuse_unsafe
 from flintmq.gateway.durability import PendingReply
-from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.reassembly import ReassemblyBudget
-from flintmq.protocol.amqp10.receiver import ReceiverLink
+from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink
 from flintmq.wire.amqp10.received import bytes_before, received_state
 from flintmq.wire.amqp10.states import DeliveryState, Received
 

@@ -12,7 +12,7 @@ from mypy_extensions import i64
 
 from flintmq.broker.message import Entry
 from flintmq.broker.timers import Timed, Timers
-from flintmq.protocol.amqp10.delivery import OutgoingDelivery
+from flintmq.protocol.amqp10.sender import OutgoingDelivery
 
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.outgoing import OutgoingLink

@@ -32,10 +32,9 @@ from flintmq.gateway.amqp10.outgoing import OutgoingLink
 from flintmq.gateway.amqp10.posting import Posting
 from flintmq.gateway.durability import PendingReply
 from flintmq.gateway.publishing import PublishTarget
-from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
 from flintmq.protocol.amqp10.faults import to_wire
-from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
-from flintmq.protocol.amqp10.sender import SenderLink
+from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink, ReceiverOwner
+from flintmq.protocol.amqp10.sender import OutgoingDelivery, SenderLink
 from flintmq.wire.amqp10.composite import Composite
 from flintmq.wire.amqp10.composite_reader import decode_composite
 from flintmq.wire.amqp10.performatives import Attach

@@ -1,6 +1,6 @@
 """Deliveries that at least one side has not settled yet, by delivery id."""
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i64
@@ -8,10 +8,6 @@ from mypy_extensions import i64
 from flintmq.base.errors import InvalidField
 from flintmq.protocol.amqp10.serial import after, distance
 from flintmq.wire.amqp10.states import DeliveryState
-
-if TYPE_CHECKING:
-    from flintmq.protocol.amqp10.receiver import ReceiverLink
-    from flintmq.protocol.amqp10.sender import SenderLink
 
 # At least this many empty slots at the front are cut off, once they are half of all. Rare enough to cost nothing.
 _TRIM_SLOTS: Final = 1024
@@ -30,38 +26,6 @@ class Delivery:
         self.state: DeliveryState | None = None
         # Whether either side has settled it. It is then in no map of unsettled deliveries.
         self.is_settled = False
-
-
-@final
-class OutgoingDelivery(Delivery):
-    """A delivery that this side sent. `number` is the one that `SenderLink.send` made the tag of, if it did."""
-
-    def __init__(self, link: "SenderLink", delivery_id: i64, number: i64, tag: bytes, mark: object) -> None:
-        super().__init__(delivery_id, mark)
-        self.link = link
-        self.number: i64 = number
-        self._tag = tag
-
-    @property
-    def tag(self) -> bytes:
-        return self._tag or tag_of(self.number)
-
-
-@final
-class IncomingDelivery(Delivery):
-    """A delivery that the peer sent, `sent_settled` or not. `size` is the bytes of its message received so far."""
-
-    def __init__(self, link: "ReceiverLink", delivery_id: i64, tag: bytes, message_format: i64) -> None:
-        super().__init__(delivery_id, None)
-        self.link = link
-        self.tag = tag
-        self.message_format: i64 = message_format
-        self.size: i64 = 0
-        self.sent_settled = False
-        # Whether the peer resumed it after the link was suspended (amqp-1.0 part 2 §2.6.13).
-        self.is_resumed = False
-        # Whether we settle only after the peer (receiver-settle-mode second).
-        self.settles_second = False
 
 
 def tag_of(number: i64) -> bytes:

@@ -14,7 +14,7 @@ from flintmq.base.errors import (
     TransferLimitExceeded,
 )
 from flintmq.base.limits import UNACKED_TAGS_PER_UNIT
-from flintmq.protocol.amqp10.delivery import IncomingDelivery, tag_of
+from flintmq.protocol.amqp10.delivery import Delivery, tag_of
 from flintmq.protocol.amqp10.link import Link, LinkOwner
 from flintmq.protocol.amqp10.serial import after, distance
 from flintmq.wire.amqp10.performatives import Attach, Flow, Transfer
@@ -26,6 +26,23 @@ if TYPE_CHECKING:
 
 # The largest delivery tag (amqp-1.0 part 2 §2.8.7).
 _TAG_MAX_BYTES: Final = 32
+
+
+@final
+class IncomingDelivery(Delivery):
+    """A delivery that the peer sent, `sent_settled` or not. `size` is the bytes of its message received so far."""
+
+    def __init__(self, link: "ReceiverLink", delivery_id: i64, tag: bytes, message_format: i64) -> None:
+        super().__init__(delivery_id, None)
+        self.link = link
+        self.tag = tag
+        self.message_format: i64 = message_format
+        self.size: i64 = 0
+        self.sent_settled = False
+        # Whether the peer resumed it after the link was suspended (amqp-1.0 part 2 §2.6.13).
+        self.is_resumed = False
+        # Whether we settle only after the peer (receiver-settle-mode second).
+        self.settles_second = False
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -12,7 +12,7 @@ from mypy_extensions import i32, i64, mypyc_attr
 
 from flintmq.base.errors import SCOPE_SESSION, FrameSizeTooSmall, LocalProtocolError
 from flintmq.base.limits import UNACKED_TAGS_PER_UNIT
-from flintmq.protocol.amqp10.delivery import OutgoingDelivery
+from flintmq.protocol.amqp10.delivery import Delivery, tag_of
 from flintmq.protocol.amqp10.frame_writer import encode
 from flintmq.protocol.amqp10.link import Link, LinkOwner
 from flintmq.protocol.amqp10.serial import after, distance
@@ -31,6 +31,21 @@ _BINARY8: Final = 0xA0
 _UINT0: Final = 0x43
 _TRUE: Final = 0x41
 _FALSE: Final = 0x42
+
+
+@final
+class OutgoingDelivery(Delivery):
+    """A delivery that this side sent. `number` is the one that `SenderLink.send` made the tag of, if it did."""
+
+    def __init__(self, link: "SenderLink", delivery_id: i64, number: i64, tag: bytes, mark: object) -> None:
+        super().__init__(delivery_id, mark)
+        self.link = link
+        self.number: i64 = number
+        self._tag = tag
+
+    @property
+    def tag(self) -> bytes:
+        return self._tag or tag_of(self.number)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -27,15 +27,15 @@ from flintmq.base.errors import (
 )
 from flintmq.base.limits import SESSION_WINDOW_TRANSFERS, UNACKED_TAGS_PER_UNIT
 from flintmq.base.rotation import behind
-from flintmq.protocol.amqp10.delivery import Delivery, IncomingDelivery, OutgoingDelivery, Unsettled
+from flintmq.protocol.amqp10.delivery import Delivery, Unsettled
 from flintmq.protocol.amqp10.disposition_batch import DispositionBatch
 from flintmq.protocol.amqp10.errant import ErrantDeliveries
 from flintmq.protocol.amqp10.faults import from_wire, to_wire
 from flintmq.protocol.amqp10.frame_writer import FrameWriter, encode
 from flintmq.protocol.amqp10.link import Link
 from flintmq.protocol.amqp10.reassembly import ReassemblyBudget
-from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
-from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
+from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink, ReceiverOwner
+from flintmq.protocol.amqp10.sender import OutgoingDelivery, SenderLink, SenderOwner
 from flintmq.protocol.amqp10.serial import after, distance
 from flintmq.protocol.amqp10.states import Endpoint
 from flintmq.protocol.output import LARGE_BODY_BYTES, Output

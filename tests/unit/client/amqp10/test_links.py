@@ -7,7 +7,7 @@ from flintmq.base.limits import FRAME_MAX_BYTES
 from flintmq.client.amqp10.errors import LinkDetached, SendFailed
 from flintmq.client.amqp10.message import Message
 from flintmq.client.errors import LoginRefused
-from flintmq.protocol.amqp10.delivery import OutgoingDelivery
+from flintmq.protocol.amqp10.sender import OutgoingDelivery
 from flintmq.wire.amqp10.states import (
     ACCEPTED,
     RELEASED,

@@ -8,9 +8,8 @@ from flintmq.gateway.amqp10.connection import ServerConnection
 from flintmq.gateway.amqp10.service import ServerProperties, Service
 from flintmq.gateway.gateway import Gateway
 from flintmq.protocol.amqp10.connection import Connection, ConnectionOwner, Tuning
-from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
-from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
-from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
+from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink, ReceiverOwner
+from flintmq.protocol.amqp10.sender import OutgoingDelivery, SenderLink, SenderOwner
 from flintmq.protocol.amqp10.session import Session, SessionOwner
 from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.role import Role

@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.broker.queue.base import Queue
-from flintmq.protocol.amqp10.delivery import IncomingDelivery
+from flintmq.protocol.amqp10.receiver import IncomingDelivery
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import DURABLE_UNSETTLED_STATE, EXPIRE_NEVER, RCV_FIRST, RCV_SECOND, SND_UNSETTLED
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, DeliveryState, TransactionalState

@@ -6,8 +6,9 @@ from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.broker.queue.base import Queue
 from flintmq.gateway.amqp10.incoming import LINK_CREDIT
 from flintmq.protocol.amqp10.connection import Tuning
-from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
 from flintmq.protocol.amqp10.frame_writer import encode
+from flintmq.protocol.amqp10.receiver import IncomingDelivery
+from flintmq.protocol.amqp10.sender import OutgoingDelivery
 from flintmq.wire.amqp10.performatives import Attach, Transfer
 from flintmq.wire.amqp10.sections import encode_data, encode_header, scan
 from flintmq.wire.amqp10.spec import (

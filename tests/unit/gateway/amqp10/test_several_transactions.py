@@ -7,7 +7,7 @@ import pytest
 from flintmq.base.limits import TRANSACTION_MAX_OPERATIONS
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.transaction import StagedSettlement
-from flintmq.protocol.amqp10.delivery import IncomingDelivery
+from flintmq.protocol.amqp10.receiver import IncomingDelivery
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.sections import encode_amqp_value
 from flintmq.wire.amqp10.spec import DURABLE_UNSETTLED_STATE, EXPIRE_NEVER, SND_SETTLED, SND_UNSETTLED

@@ -3,9 +3,8 @@
 import pytest
 
 from flintmq.base.errors import DetachForced, EndedByPeer, ErrantLink, InvalidField
-from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.errant import ErrantDeliveries
-from flintmq.protocol.amqp10.receiver import ReceiverLink
+from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink
 from flintmq.wire.amqp10.performatives import Transfer
 from flintmq.wire.amqp10.states import ACCEPTED
 from tests.unit.protocol.amqp10.pair import Flowing
