@@ -50,7 +50,7 @@ from flintmq.protocol.amqp10.faults import from_wire, scope_of, to_wire
 from flintmq.protocol.amqp10.frame_writer import FrameWriter, encode
 from flintmq.protocol.amqp10.idle_timeout import IdleTimeout
 from flintmq.protocol.amqp10.reassembly import ReassemblyBudget
-from flintmq.protocol.amqp10.sasl import SaslExchange
+from flintmq.protocol.amqp10.sasl import SaslExchange, SaslOwner
 from flintmq.protocol.amqp10.session import Session, SessionOwner
 from flintmq.protocol.amqp10.states import CONNECTION, SESSION, Endpoint, Layer
 from flintmq.protocol.output import Output
@@ -106,28 +106,8 @@ class Tuning:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class ConnectionOwner:
+class ConnectionOwner(SaslOwner):
     """Receives the events of a connection as a whole. A server's owner answers logins and opens."""
-
-    def on_sasl_init(self, mechanism: str, response: bytes | None, hostname: str | None) -> None:
-        """Server: handle sasl-init. The owner calls `sasl_challenge`, `sasl_accept` or `sasl_refuse`, now or later."""
-        raise LocalProtocolError("this side offers no mechanisms")
-
-    def on_sasl_response(self, response: bytes) -> None:
-        """Server: handle the client's answer to a challenge. The owner answers it as it answers `on_sasl_init`."""
-        raise LocalProtocolError("this side sends no challenges")
-
-    def on_sasl_mechanisms(self, mechanisms: list[str]) -> None:
-        """Client: handle the server's mechanisms. The owner calls `sasl_init`, or `lost` if it can use none of them."""
-        raise LocalProtocolError("this side does not log in")
-
-    def on_sasl_challenge(self, challenge: bytes) -> None:
-        """Client: handle a challenge of the server. The owner calls `sasl_respond`."""
-        raise LocalProtocolError("this side does not answer challenges")
-
-    def on_sasl_outcome(self, additional: bytes | None) -> None:
-        """Client: the server accepted the login. `additional` is the last message of the mechanism, if it has one."""
-        return
 
     @abstractmethod
     def on_open(self, opening: Open) -> None:

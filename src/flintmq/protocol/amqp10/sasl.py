@@ -1,8 +1,10 @@
 """The exchange of SASL frames, for either role (amqp-1.0 part 5 §5.3). The connection's owner does the mechanisms."""
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
-from flintmq.base.errors import IllegalState
+from mypy_extensions import mypyc_attr
+
+from flintmq.base.errors import IllegalState, LocalProtocolError
 from flintmq.protocol.amqp10.states import SASL, Login
 from flintmq.protocol.output import Output
 from flintmq.protocol.role import Role
@@ -17,8 +19,30 @@ from flintmq.wire.amqp10.performatives import (
     SaslResponse,
 )
 
-if TYPE_CHECKING:
-    from flintmq.protocol.amqp10.connection import ConnectionOwner
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SaslOwner:
+    """Receives the frames of the exchange, and answers them through its connection, now or later."""
+
+    def on_sasl_init(self, mechanism: str, response: bytes | None, hostname: str | None) -> None:
+        """Server: handle sasl-init. The owner calls `sasl_challenge`, `sasl_accept` or `sasl_refuse`, now or later."""
+        raise LocalProtocolError("this side offers no mechanisms")
+
+    def on_sasl_response(self, response: bytes) -> None:
+        """Server: handle the client's answer to a challenge. The owner answers it as it answers `on_sasl_init`."""
+        raise LocalProtocolError("this side sends no challenges")
+
+    def on_sasl_mechanisms(self, mechanisms: list[str]) -> None:
+        """Client: handle the server's mechanisms. The owner calls `sasl_init`, or `lost` if it can use none of them."""
+        raise LocalProtocolError("this side does not log in")
+
+    def on_sasl_challenge(self, challenge: bytes) -> None:
+        """Client: handle a challenge of the server. The owner calls `sasl_respond`."""
+        raise LocalProtocolError("this side does not answer challenges")
+
+    def on_sasl_outcome(self, additional: bytes | None) -> None:
+        """Client: the server accepted the login. `additional` is the last message of the mechanism, if it has one."""
+        return
 
 
 @final
@@ -34,7 +58,7 @@ class SaslExchange:
         """Server: send the mechanisms that it accepts."""
         self._send(SaslMechanisms(sasl_server_mechanisms=mechanisms))
 
-    def receive(self, performative: SaslPerformative, owner: "ConnectionOwner") -> SaslOutcome | None:
+    def receive(self, performative: SaslPerformative, owner: SaslOwner) -> SaslOutcome | None:
         """Pass a frame to the owner, and return None; an outcome is returned instead.
 
         Raises IllegalState if the frame is out of turn.
