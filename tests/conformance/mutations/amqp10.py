@@ -272,13 +272,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "2.5.6.remote-incoming-window",
-        "protocol/amqp10/session.py",
+        "protocol/amqp10/transfers.py",
         "        self._remote_window -= 1\n",
         "        pass\n",
     ),
     (
         "2.5.6.remote-outgoing-window",
-        "protocol/amqp10/session.py",
+        "protocol/amqp10/transfers.py",
         "        self._next_incoming_id = after(self._next_incoming_id, 1)\n",
         "",
     ),
@@ -310,8 +310,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.7.2.handle-above-max",
         "protocol/amqp10/session.py",
-        ("        if handle > self.tuning.handle_max:\n            raise FramingError("),
-        ("        if handle > self.tuning.handle_max:\n            raise InvalidField("),
+        ("        if handle > handle_max:\n            raise FramingError("),
+        ("        if handle > handle_max:\n            raise InvalidField("),
     ),
     (
         "2.6.2.handles",
@@ -1986,8 +1986,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.6.7.echo",
         "protocol/amqp10/session.py",
-        ("        elif flow.echo:\n            self._owes_window = True"),
-        ("        elif False:\n            self._owes_window = True"),
+        ("        elif flow.echo:\n            self._owe_window()"),
+        ("        elif False:\n            self._owe_window()"),
     ),
     (
         "2.7.6.direction",

@@ -120,6 +120,7 @@ class ClientReceiver(ReceiverOwner):
         self.arrived: i64 = 0
         self._window = window
         self._link: ReceiverLink | None = None
+        self._session: Session | None = None
         # The link of the lost connection, until another one is attached.
         self._former: ReceiverLink | None = None
         self._messages: deque[Delivery] = deque()
@@ -173,6 +174,7 @@ class ClientReceiver(ReceiverOwner):
             # The link may still be attached on the former connection, whose events must be ignored from now on.
             former.owner = _Left()
             former.take_unsettled()
+        self._session = session
         link = session.attach_receiver(self, attach)
         link.wants_parts = True
         self._link = link
@@ -391,10 +393,10 @@ class ClientReceiver(ReceiverOwner):
         self._end(link_error(error))
 
     def on_released(self) -> None:
-        link = self._link
-        if self._comes_again and link is not None and link.session.local is Endpoint.ACTIVE:
+        session = self._session
+        if self._comes_again and session is not None and session.local is Endpoint.ACTIVE:
             self._comes_again = False
-            self.attach(link.session)
+            self.attach(session)
         else:
             self._end(LinkDetached("detached", "by this client"))
 

@@ -78,6 +78,7 @@ class ClientSender(SenderOwner):
         # The server's attach frame.
         self.peer: Attach | None = None
         self._link: SenderLink | None = None
+        self._session: Session | None = None
         # The link of the lost connection, until another one is attached.
         self._former: SenderLink | None = None
         self._count = 0
@@ -134,6 +135,7 @@ class ClientSender(SenderOwner):
             # The link may still be attached on the former connection, whose events must be ignored from now on.
             former.owner = _Left()
             former.take_unsettled()
+        self._session = session
         self._link = session.attach_sender(self, attach)
 
     def close(self, closed: bool) -> None:
@@ -302,10 +304,10 @@ class ClientSender(SenderOwner):
         self._end(link_error(error))
 
     def on_released(self) -> None:
-        link = self._link
-        if self._comes_again and link is not None and link.session.local is Endpoint.ACTIVE:
+        session = self._session
+        if self._comes_again and session is not None and session.local is Endpoint.ACTIVE:
             self._comes_again = False
-            self.attach(link.session)
+            self.attach(session)
         else:
             self._end(LinkDetached("detached", "by this client"))
 

@@ -1,23 +1,21 @@
 """The sessions of a connection by channel: incoming channels, and outgoing ones (amqp-1.0 part 2 §2.4, §2.5.1)."""
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from mypy_extensions import i64
 
 from flintmq.base.errors import SCOPE_CONNECTION, FramingError, IllegalState, InvalidField, ResourceLimitExceeded
 from flintmq.protocol.amqp10.session import Session
 from flintmq.protocol.amqp10.states import Endpoint
+from flintmq.protocol.amqp10.transfers import SessionConnection, SessionTransfers
 from flintmq.wire.amqp10.performatives import Begin
-
-if TYPE_CHECKING:
-    from flintmq.protocol.amqp10.connection import Connection
 
 
 @final
 class Channels:
     """The sessions by channel number. Channels are few and numbered from 0 on, so two lists hold them."""
 
-    def __init__(self, connection: "Connection", channel_max: i64) -> None:
+    def __init__(self, connection: SessionConnection, channel_max: i64) -> None:
         self._connection = connection
         self._channel_max: i64 = channel_max
         self._incoming: list[Session | None] = []
@@ -80,7 +78,7 @@ class Channels:
         self._last = None
         return session
 
-    def release(self, session: Session) -> None:
+    def release(self, session: SessionTransfers) -> None:
         """Free the channels of a session that both sides have ended."""
         self._outgoing[session.number] = None
         if session.remote_number >= 0:

@@ -47,12 +47,13 @@ from flintmq.base.work import WORK
 from flintmq.protocol.amqp10.channels import Channels
 from flintmq.protocol.amqp10.fast_path import FastTransfer
 from flintmq.protocol.amqp10.faults import from_wire, scope_of, to_wire
-from flintmq.protocol.amqp10.frame_writer import FrameWriter, encode
+from flintmq.protocol.amqp10.frame_writer import encode
 from flintmq.protocol.amqp10.idle_timeout import IdleTimeout
 from flintmq.protocol.amqp10.reassembly import ReassemblyBudget
 from flintmq.protocol.amqp10.sasl import SaslExchange, SaslOwner
 from flintmq.protocol.amqp10.session import Session, SessionOwner
 from flintmq.protocol.amqp10.states import CONNECTION, SESSION, Endpoint, Layer
+from flintmq.protocol.amqp10.transfers import SessionConnection, SessionTransfers
 from flintmq.protocol.output import Output
 from flintmq.protocol.reassembly import NodeReassembly
 from flintmq.protocol.role import Role
@@ -130,7 +131,7 @@ class ConnectionOwner(SaslOwner):
 
 
 @final
-class Connection:
+class Connection(SessionConnection):
     """One end of a connection. Its owner passes received bytes to `receive` and sends the bytes of `output`.
 
     `opening` is the open of this side; its sizes and times are set from `tuning`. A server with `mechanisms` requires
@@ -148,20 +149,13 @@ class Connection:
         logs_in: bool = False,
         node_reassembly: NodeReassembly | None = None,
     ) -> None:
+        reassembly = ReassemblyBudget(tuning.message_max, node_reassembly)
+        super().__init__(output, reassembly, tuning.handle_max, tuning.message_max)
         self.role = role
-        self.output = output
-        self.frames = FrameWriter(output)
         self.tuning = tuning
-        self.reassembly: ReassemblyBudget = ReassemblyBudget(tuning.message_max, node_reassembly)
         self.layer: Layer = Layer.HEADER
         self.local: Endpoint = Endpoint.UNSENT
         self.remote: Endpoint = Endpoint.UNSENT
-        # The peer's open.
-        self.peer: Open | None = None
-        # Whether to accept what the specification forbids and RabbitMQ accepts: an error without a condition, a frame
-        # for a session that does not exist, a detach for a link that does not exist, a flow with fields of a link but
-        # without a handle, a delivery without a tag.
-        self.is_lenient: bool = False
         # `holds_publishes`: the next transfer, and all frames after it, have to wait. `is_holding`: one is waiting.
         self.holds_publishes: bool = False
         self.is_holding: bool = False
@@ -171,14 +165,10 @@ class Connection:
         self._sasl = SaslExchange(role, output)
         self._mechanisms = mechanisms or []
         self._logs_in = logs_in
-        self._work: i64 = TICK_WORK_UNITS
         # The reading of the work meter at the last `_pay`.
         self._metered: i64 = 0
         self._frame_work: i64 = METHOD_WORK_UNITS if role is Role.SERVER else 0
         self._channels = Channels(self, tuning.channel_max)
-        self._dirty: list[Session] = []
-        # The session that began a delivery last. `resume` comes to it last.
-        self.last: Session | None = None
         self._fast = FastTransfer()
         # The session of the current frame, to which an error belongs.
         self._at: Session | None = None
@@ -638,34 +628,18 @@ class Connection:
             return
         session.begin(Begin())
 
-    def release(self, session: Session) -> None:
-        """Free the channels of a session that both sides have ended."""
+    def release(self, session: SessionTransfers) -> None:
         self._channels.release(session)
 
     # -- bytes out ----------------------------------------------------------------------------------------------
 
-    def soil(self, session: Session) -> None:
-        """Note that a session has something to write at the next `flush`."""
-        self._dirty.append(session)
-
-    def flush(self) -> None:
-        """Write what the sessions gathered. An owner that settles outside of `receive` must call this afterwards."""
-        dirty = self._dirty
-        if dirty:
-            self._dirty = []
-            for session in dirty:
-                session.flush()
-
     def resume(self) -> None:
         """Let the sessions send again, since the output has room."""
-        for session in behind(self.sessions, self.last):
+        sessions: list[SessionTransfers] = [*self.sessions]
+        for session in behind(sessions, self.last):
             session.pump()
 
     # -- work ---------------------------------------------------------------------------------------------------
-
-    def spend(self, units: i64) -> None:
-        """Charge the peer for work of the owner. After TICK_WORK_UNITS in a tick, its next frame waits."""
-        self._work -= units
 
     def refresh(self) -> None:
         """Begin a tick. Units spent beyond the last tick's share are taken from this tick's."""

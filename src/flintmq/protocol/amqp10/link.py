@@ -5,18 +5,16 @@ keep what the two have in common (the terminus, the unsettled deliveries).
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
 
 from mypy_extensions import i64, mypyc_attr
 
 from flintmq.base.errors import Amqp10Error, AmqpError, FlintError, FrameSizeTooSmall, LocalProtocolError
 from flintmq.protocol.amqp10.faults import to_wire
+from flintmq.protocol.amqp10.serial import after
 from flintmq.protocol.amqp10.states import Endpoint
+from flintmq.protocol.amqp10.transfers import SessionConnection, SessionTransfers
 from flintmq.wire.amqp10.composite import Fields
 from flintmq.wire.amqp10.performatives import Attach, Detach, Flow
-
-if TYPE_CHECKING:
-    from flintmq.protocol.amqp10.session import Session
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -44,7 +42,7 @@ class LinkOwner:
 class Link:
     """One end of a link on one session. `handle` is the handle of this side, `remote_handle` that of the peer."""
 
-    def __init__(self, session: "Session", name: str, is_receiver: bool) -> None:
+    def __init__(self, session: "LinkSession", name: str, is_receiver: bool) -> None:
         self.session = session
         self.name = name
         self.is_receiver = is_receiver
@@ -204,3 +202,42 @@ class Link:
             owner.on_released()
         else:
             owner.on_detached(error, False)
+
+
+class LinkSession(SessionTransfers):
+    """A session as its links use it."""
+
+    def __init__(self, connection: SessionConnection, number: i64) -> None:
+        super().__init__(connection, number)
+        # The links whose message was sent in part. A dict keeps the order in which they continue.
+        self.stalled: dict[Link, None] = {}
+        # The link that began a delivery last. It is the last to continue when there is room again.
+        self._last: Link | None = None
+
+    def take_delivery_id(self, link: Link) -> i64:
+        """Return the id of a new delivery of `link`. The other links come first the next time that there is room."""
+        self._last = link
+        self.connection.last = self
+        delivery_id = self._next_delivery_id
+        self._next_delivery_id = after(delivery_id, 1)
+        return delivery_id
+
+    @abstractmethod
+    def send_attach(self, link: Link, attach: Attach) -> None:
+        """Attach a link with the lowest free handle (part 2 §2.6.3).
+
+        Raises, with nothing done, FrameSizeTooSmall if the attach is too large for the peer, and ResourceLimitExceeded
+        if the peer allows no more links.
+        """
+
+    @abstractmethod
+    def send_detach(self, link: Link, detach: Detach) -> None:
+        """Send a detach after everything that was gathered, and free the handle if the peer has detached, too."""
+
+    @abstractmethod
+    def note_errant(self, link: Link) -> None:
+        """Note the deliveries of a link that is about to be detached for a fault of the peer."""
+
+    @abstractmethod
+    def owe_flow(self, link: Link) -> None:
+        """Send a flow with the state of a link at the next `flush`."""

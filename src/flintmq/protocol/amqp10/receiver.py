@@ -1,7 +1,7 @@
 """The receiving end of a link: granting credit, reassembling deliveries, and settling them."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
@@ -15,14 +15,11 @@ from flintmq.base.errors import (
 )
 from flintmq.base.limits import UNACKED_TAGS_PER_UNIT
 from flintmq.protocol.amqp10.delivery import Delivery, tag_of
-from flintmq.protocol.amqp10.link import Link, LinkOwner
+from flintmq.protocol.amqp10.link import Link, LinkOwner, LinkSession
 from flintmq.protocol.amqp10.serial import after, distance
 from flintmq.wire.amqp10.performatives import Attach, Flow, Transfer
 from flintmq.wire.amqp10.spec import RCV_FIRST, RCV_SECOND, SND_SETTLED, SND_UNSETTLED
 from flintmq.wire.amqp10.states import ACCEPTED, DeliveryState, TransactionalState
-
-if TYPE_CHECKING:
-    from flintmq.protocol.amqp10.session import Session
 
 # The largest delivery tag (amqp-1.0 part 2 §2.8.7).
 _TAG_MAX_BYTES: Final = 32
@@ -84,7 +81,7 @@ class ReceiverOwner(LinkOwner):
 class ReceiverLink(Link):
     """The receiving end of a link. `credit` is how many deliveries may still arrive."""
 
-    def __init__(self, session: "Session", name: str) -> None:
+    def __init__(self, session: LinkSession, name: str) -> None:
         super().__init__(session, name, True)
         self.owner: ReceiverOwner | None = None
         self.credit: i64 = 0
@@ -95,7 +92,7 @@ class ReceiverLink(Link):
         # Whether the sender was asked to use up its credit.
         self.drain: bool = False
         # The size of the largest message that is accepted, in bytes; 0 for no limit.
-        self.message_max: i64 = session.tuning.message_max
+        self.message_max: i64 = session.connection.message_max
         # Whether the owner gets the parts of messages of several transfers when they arrive.
         self.wants_parts = False
         # Whether the owner gets the delivery also of a message that was sent settled, because it needs the tag.

@@ -5,7 +5,7 @@ as much as possible is sent; the rest follows when there is room, and `can_send`
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64, mypyc_attr
@@ -14,7 +14,7 @@ from flintmq.base.errors import SCOPE_SESSION, FrameSizeTooSmall, LocalProtocolE
 from flintmq.base.limits import UNACKED_TAGS_PER_UNIT
 from flintmq.protocol.amqp10.delivery import Delivery, tag_of
 from flintmq.protocol.amqp10.frame_writer import encode
-from flintmq.protocol.amqp10.link import Link, LinkOwner
+from flintmq.protocol.amqp10.link import Link, LinkOwner, LinkSession
 from flintmq.protocol.amqp10.serial import after, distance
 from flintmq.protocol.output import LARGE_BODY_BYTES
 from flintmq.wire.amqp10 import spec
@@ -22,9 +22,6 @@ from flintmq.wire.amqp10.frames import FRAME_HEAD_BYTES
 from flintmq.wire.amqp10.performatives import Attach, Flow, Transfer
 from flintmq.wire.amqp10.spec import UINT_MAX
 from flintmq.wire.amqp10.states import DeliveryState
-
-if TYPE_CHECKING:
-    from flintmq.protocol.amqp10.session import Session
 
 _UINT: Final = 0x70
 _BINARY8: Final = 0xA0
@@ -78,7 +75,7 @@ class SenderLink(Link):
     The owner sets `available`, the number of deliveries that it could send; flows tell it to the receiver.
     """
 
-    def __init__(self, session: "Session", name: str) -> None:
+    def __init__(self, session: LinkSession, name: str) -> None:
         super().__init__(session, name, False)
         self.owner: SenderOwner | None = None
         self.credit: i64 = 0
@@ -107,13 +104,13 @@ class SenderLink(Link):
             and self._rest is None
             and self.is_attached
             and not self.only_resumes
-            and self.session.has_room(self)
+            and self.session.has_room()
         )
 
     @property
     def can_resume(self) -> bool:
         """Whether `resume` may be called now: like `can_send`, but also while only resumed deliveries are allowed."""
-        return self.credit > 0 and self._rest is None and self.is_attached and self.session.has_room(self)
+        return self.credit > 0 and self._rest is None and self.is_attached and self.session.has_room()
 
     # -- calls by the owner -------------------------------------------------------------------------------------
 
@@ -400,7 +397,7 @@ class SenderLink(Link):
         if rest is None:
             return
         session = self.session
-        while session.has_room(self):
+        while session.has_room():
             try:
                 is_last = rest.send_frame(session)
             except FrameSizeTooSmall as error:
@@ -437,7 +434,7 @@ class _Rest:
         self._parts = []
         self._left = 0
 
-    def send_frame(self, session: "Session") -> bool:
+    def send_frame(self, session: LinkSession) -> bool:
         """Send one transfer, as large as the frame allows. Returns True if it was the last.
 
         Raises FrameSizeTooSmall if the performative alone does not fit a frame.

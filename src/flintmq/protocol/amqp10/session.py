@@ -4,7 +4,7 @@ A session counts transfers and finds the link of a frame; the links put messages
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -27,18 +27,16 @@ from flintmq.base.errors import (
 )
 from flintmq.base.limits import SESSION_WINDOW_TRANSFERS, UNACKED_TAGS_PER_UNIT
 from flintmq.base.rotation import behind
-from flintmq.protocol.amqp10.delivery import Delivery, Unsettled
-from flintmq.protocol.amqp10.disposition_batch import DispositionBatch
+from flintmq.protocol.amqp10.delivery import Delivery
 from flintmq.protocol.amqp10.errant import ErrantDeliveries
 from flintmq.protocol.amqp10.faults import from_wire, to_wire
-from flintmq.protocol.amqp10.frame_writer import FrameWriter, encode
-from flintmq.protocol.amqp10.link import Link
-from flintmq.protocol.amqp10.reassembly import ReassemblyBudget
+from flintmq.protocol.amqp10.frame_writer import encode
+from flintmq.protocol.amqp10.link import Link, LinkSession
 from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import OutgoingDelivery, SenderLink, SenderOwner
-from flintmq.protocol.amqp10.serial import after, distance
+from flintmq.protocol.amqp10.serial import distance
 from flintmq.protocol.amqp10.states import Endpoint
-from flintmq.protocol.output import LARGE_BODY_BYTES, Output
+from flintmq.protocol.amqp10.transfers import SessionConnection
 from flintmq.wire.amqp10.frames import FRAME_HEAD_BYTES
 from flintmq.wire.amqp10.performatives import (
     Attach,
@@ -52,9 +50,6 @@ from flintmq.wire.amqp10.performatives import (
 )
 from flintmq.wire.amqp10.spec import UINT_MAX
 from flintmq.wire.amqp10.states import DeliveryState
-
-if TYPE_CHECKING:
-    from flintmq.protocol.amqp10.connection import Connection, Tuning
 
 _SIZE_MAX: Final = 2**63 - 1
 
@@ -87,56 +82,26 @@ class SessionOwner:
 
 
 @final
-class Session:
-    """A session. It sends on channel `number`; the peer sends on channel `remote_number`."""
+class Session(LinkSession):
+    """A session. It begins and ends, and attaches links; what these need of it is in `LinkSession`."""
 
-    def __init__(self, connection: "Connection", number: i64) -> None:
-        self.connection = connection
-        self.tuning: Tuning = connection.tuning
-        self.frames: FrameWriter = connection.frames
-        self.output: Output = connection.output
-        self.reassembly: ReassemblyBudget = connection.reassembly
-        self.number: i64 = number
-        self.remote_number: i64 = -1
+    def __init__(self, connection: SessionConnection, number: i64) -> None:
+        super().__init__(connection, number)
         self.owner: SessionOwner | None = None
-        self.local: Endpoint = Endpoint.UNSENT
-        self.remote: Endpoint = Endpoint.UNSENT
         self.peer: Begin | None = None
-        # The largest frame to the peer, in bytes.
-        self.frame_max: i64 = connection.frames.frame_max
-        # The unsettled deliveries that this side sent, and those that the peer sent.
-        self.outgoing: Unsettled = Unsettled()
-        self.incoming: Unsettled = Unsettled()
         # The deliveries that were unsettled on links detached for a fault of the peer.
         self._errant_outgoing = ErrantDeliveries()
         self._errant_incoming = ErrantDeliveries()
-        # The links whose message was sent in part. A dict keeps the order in which they continue.
-        self.stalled: dict[SenderLink, None] = {}
         # Whether both sides have sent begin, and this side has not sent end.
         self.is_listening: bool = False
         # The link of the current frame, to which an error belongs.
         self.at: Link | None = None
-        # The windows (part 2 §2.5.6): `_remote_window` transfers may still be sent, `_incoming_left` may still arrive.
-        self._next_outgoing_id: i64 = 0
-        self._remote_window: i64 = 0
-        self._next_incoming_id: i64 = 0
-        self._incoming_left: i64 = SESSION_WINDOW_TRANSFERS
-        self._next_delivery_id: i64 = 0
-        self._is_starved = False
-        # The link that began a delivery last. It is the last to continue when there is room again.
-        self._last: SenderLink | None = None
         self._by_handle: list[Link | None] = []
         self._by_remote_handle: list[Link | None] = []
         # The links that this side has attached and the peer has not, by our role and the link's name.
         self._expected: dict[str, Link] = {}
-        # Dispositions, links and a window that `flush` has to write.
-        self._as_sender = DispositionBatch(False)
-        self._as_receiver = DispositionBatch(True)
+        # The links whose flows `flush` has to write.
         self._owing: list[Link] = []
-        self._owes_window = False
-        self._is_dirty = False
-        # Whether a disposition waits to be joined with others. It must be written before any later transfer.
-        self.has_dispositions: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -211,51 +176,7 @@ class Session:
         if self._owes_window:
             self.send_flow(Flow())
 
-    def flush_dispositions(self) -> None:
-        """Write the dispositions that wait to be joined with others."""
-        self.has_dispositions = False
-        try:
-            self._as_sender.write(self.frames, self.number)
-            self._as_receiver.write(self.frames, self.number)
-        except FrameSizeTooSmall as error:
-            # The delivery state, which an owner chose, is too large for a frame.
-            self.end(error)
-
     # -- for links ----------------------------------------------------------------------------------------------
-
-    def has_room(self, link: SenderLink) -> bool:
-        """Return whether a transfer may be written now. If not, the link is told when there is room."""
-        if self._remote_window > 0 and self.output.has_room():
-            return True
-        self._is_starved = True
-        return False
-
-    def take_delivery_id(self, link: SenderLink) -> i64:
-        """Return the id of a new delivery of `link`. The other links come first the next time that there is room."""
-        self._last = link
-        self.connection.last = self
-        delivery_id = self._next_delivery_id
-        self._next_delivery_id = after(delivery_id, 1)
-        return delivery_id
-
-    def sent_transfer(self) -> None:
-        """Count a transfer that was written against the peer's window."""
-        self._next_outgoing_id = after(self._next_outgoing_id, 1)
-        self._remote_window -= 1
-
-    def say(self, as_receiver: bool, delivery_id: i64, state: DeliveryState | None, settled: bool) -> None:
-        """Send a disposition with the next `flush`. It may be joined with the one before it."""
-        if self.local is not Endpoint.ACTIVE:
-            return
-        batch = self._as_receiver if as_receiver else self._as_sender
-        try:
-            batch.add(self.frames, self.number, delivery_id, state, settled)
-        except FrameSizeTooSmall as error:
-            self.end(error)
-            return
-        self.has_dispositions = True
-        if not self._is_dirty:
-            self._soil()
 
     def owe_flow(self, link: Link) -> None:
         """Send a flow with the state of a link at the next `flush`."""
@@ -263,41 +184,7 @@ class Session:
             link.owes_flow = True
             self._owing.append(link)
             if not self._is_dirty:
-                self._soil()
-
-    def _soil(self) -> None:
-        self._is_dirty = True
-        self.connection.soil(self)
-
-    def send_flow(self, flow: Flow) -> None:
-        """Complete a flow with the state of the session, and send it."""
-        flow.next_incoming_id = self._next_incoming_id if self.remote is not Endpoint.UNSENT else None
-        flow.incoming_window = SESSION_WINDOW_TRANSFERS
-        flow.next_outgoing_id = self._next_outgoing_id
-        flow.outgoing_window = UINT_MAX >> 1
-        self._incoming_left = SESSION_WINDOW_TRANSFERS
-        self._owes_window = False
-        self.frames.send(self.number, flow)
-
-    def send_transfer(self, transfer: Transfer) -> None:
-        """Send a transfer without a payload."""
-        self.begin_transfer(encode(transfer), 0)
-        self.sent_transfer()
-
-    def begin_transfer(self, transfer: bytes, size: i64) -> None:
-        """Write a transfer up to its payload. The caller writes the payload of `size` bytes."""
-        if self.has_dispositions:
-            self.flush_dispositions()
-        self.frames.begin(self.number, transfer, size)
-        self.output.charge(size)
-        self.output.touch()
-
-    def write_payload(self, part: bytes) -> None:
-        """Write a part of the payload of the transfer that was begun. A large part is not copied."""
-        if len(part) >= LARGE_BODY_BYTES:
-            self.output.lay_behind(part)
-        else:
-            self.output.writer.write(part)
+                self._mark_dirty()
 
     def send_attach(self, link: Link, attach: Attach) -> None:
         """Attach a link with the lowest free handle (part 2 §2.6.3).
@@ -383,12 +270,12 @@ class Session:
             return
         self._is_starved = False
         for link in list(self.stalled):
-            link.go_on()
+            if isinstance(link, SenderLink):
+                link.go_on()
             if self._is_starved:
                 return
-        senders = [each for each in self.links if isinstance(each, SenderLink)]
-        for each in behind(senders, self._last):
-            if each.can_resume:
+        for each in behind(self.links, self._last):
+            if isinstance(each, SenderLink) and each.can_resume:
                 owner = each.owner
                 if owner is not None:
                     owner.on_room(each)
@@ -418,7 +305,7 @@ class Session:
         begin.next_outgoing_id = self._next_outgoing_id
         begin.incoming_window = SESSION_WINDOW_TRANSFERS
         begin.outgoing_window = UINT_MAX >> 1
-        begin.handle_max = self.tuning.handle_max
+        begin.handle_max = self.connection.handle_max
         self.local = Endpoint.ACTIVE
         self.is_listening = self.remote is Endpoint.ACTIVE
         self.frames.send(self.number, begin)
@@ -461,18 +348,6 @@ class Session:
         if isinstance(link, ReceiverLink) and link.is_attached:
             return link
         return None
-
-    def _count_incoming(self) -> None:
-        self._next_incoming_id = after(self._next_incoming_id, 1)
-        self._incoming_left -= 1
-        if self._incoming_left < SESSION_WINDOW_TRANSFERS // 2 and not self._owes_window:
-            self._owes_window = True
-            if not self._is_dirty:
-                self._soil()
-
-    def _uncount_incoming(self) -> None:
-        self._next_incoming_id = after(self._next_incoming_id, -1)
-        self._incoming_left += 1
 
     def receive_transfer(self, transfer: Transfer, data: bytes, start: i64, stop: i64) -> None:
         """Handle any transfer; its payload is data[start:stop]. Raises an Amqp10Error if it is not legal."""
@@ -562,9 +437,7 @@ class Session:
         ):
             raise InvalidField("a flow without a handle that speaks of a link")
         elif flow.echo:
-            self._owes_window = True
-            if not self._is_dirty:
-                self._soil()
+            self._owe_window()
         if self._is_starved:
             self.pump()
 
@@ -594,8 +467,9 @@ class Session:
 
     def _receive_attach(self, attach: Attach) -> None:
         handle: i64 = attach.handle
-        if handle > self.tuning.handle_max:
-            raise FramingError(f"handle {handle} is above the handle-max of this session ({self.tuning.handle_max})")
+        handle_max = self.connection.handle_max
+        if handle > handle_max:
+            raise FramingError(f"handle {handle} is above the handle-max of this session ({handle_max})")
         handles = self._by_remote_handle
         if handle < len(handles) and handles[handle] is not None:
             raise HandleInUse(f"handle {handle} is that of another link")
