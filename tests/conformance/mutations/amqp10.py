@@ -1404,7 +1404,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-6",
-        "protocol/amqp10/resuming.py",
+        "protocol/amqp10/resumption.py",
         "    return Plan(Action.RESUME, there) if _reaches",
         "    return Plan(Action.RESUME, here) if _reaches",
     ),

@@ -7,8 +7,8 @@ from flintmq.base.errors import FlintError
 from flintmq.client.amqp10.errors import LinkDetached, SendFailed, link_error
 from flintmq.client.waiting import Waitable
 from flintmq.protocol.amqp10.delivery import tag_of
-from flintmq.protocol.amqp10.resuming import Action, Plan
-from flintmq.protocol.amqp10.resuming import plan as plan_for
+from flintmq.protocol.amqp10.resumption import Action, Plan
+from flintmq.protocol.amqp10.resumption import plan as plan_for
 from flintmq.protocol.amqp10.sender import OutgoingDelivery, SenderLink, SenderOwner
 from flintmq.protocol.amqp10.session import Session
 from flintmq.protocol.amqp10.states import Endpoint

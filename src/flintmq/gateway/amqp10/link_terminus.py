@@ -9,7 +9,7 @@ from flintmq.base.errors import SCOPE_LINK, ResourceLimitExceeded
 from flintmq.base.limits import ASSEMBLY_MAX_BYTES, TARGET_UNSETTLED_MAX
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.terminus.terminus import SourceTerminus, TargetTerminus, Terminus
-from flintmq.protocol.amqp10.resuming import settled_meanwhile
+from flintmq.protocol.amqp10.resumption import settled_meanwhile
 from flintmq.wire.amqp10.composite_reader import decode_composite
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import EXPIRE_CONNECTION_CLOSE, EXPIRE_NEVER

@@ -8,7 +8,7 @@ from flintmq.broker.terminus.terminus import SentDelivery, SourceTerminus
 from flintmq.gateway.amqp10.message_encoder import MessageEncoder
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.durability import PendingReply
-from flintmq.protocol.amqp10.resuming import Action, Plan, Unsettled, plan
+from flintmq.protocol.amqp10.resumption import Action, Plan, Unsettled, plan
 from flintmq.protocol.amqp10.sender import SenderLink
 from flintmq.wire.amqp10.received import bytes_before
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT

@@ -28,7 +28,7 @@ from flintmq.base.errors import (
 from flintmq.base.limits import SESSION_WINDOW_TRANSFERS, UNACKED_TAGS_PER_UNIT
 from flintmq.base.rotation import behind
 from flintmq.protocol.amqp10.delivery import Delivery
-from flintmq.protocol.amqp10.errant import ErrantDeliveries
+from flintmq.protocol.amqp10.errant_deliveries import ErrantDeliveries
 from flintmq.protocol.amqp10.faults import from_wire, to_wire
 from flintmq.protocol.amqp10.frame_writer import encode
 from flintmq.protocol.amqp10.link import Link, LinkSession

@@ -5,7 +5,7 @@ import pytest
 from flintmq.gateway.amqp10.connection import ServerConnection
 from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.frame_writer import encode
-from flintmq.protocol.amqp10.resuming import Action, plan
+from flintmq.protocol.amqp10.resumption import Action, plan
 from flintmq.wire.amqp10.performatives import Attach, Transfer
 from flintmq.wire.amqp10.spec import EXPIRE_NEVER
 from flintmq.wire.amqp10.states import ACCEPTED, Declared

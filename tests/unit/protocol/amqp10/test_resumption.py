@@ -2,7 +2,7 @@
 
 import pytest
 
-from flintmq.protocol.amqp10.resuming import Action, plan, settled_meanwhile
+from flintmq.protocol.amqp10.resumption import Action, plan, settled_meanwhile
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, DeliveryState, Received
 
 ABSENT = "absent"

@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.base.errors import DetachForced, EndedByPeer, ErrantLink, InvalidField
-from flintmq.protocol.amqp10.errant import ErrantDeliveries
+from flintmq.protocol.amqp10.errant_deliveries import ErrantDeliveries
 from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink
 from flintmq.wire.amqp10.performatives import Transfer
 from flintmq.wire.amqp10.states import ACCEPTED
