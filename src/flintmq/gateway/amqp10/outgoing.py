@@ -181,7 +181,8 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
     def limit_time(self, timeout_ms: i64) -> None:
         """Set the consumer timeout in milliseconds, after which unsettled deliveries are released; 0 or less: none."""
         if timeout_ms > 0 and not self.consumer.settles and not self.queue.keeps_all:
-            self._timeouts = Timeouts(self, self.session.gateway.tick.timers, timeout_ms)
+            timers = self.session.gateway.tick.timers
+            self._timeouts = Timeouts(self.link, timers, timeout_ms, self._set_late, self._release_late)
 
     # -- credit -------------------------------------------------------------------------------------------------
 
@@ -325,13 +326,13 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         if self._timeouts is not None and not self.is_over:
             self._timeouts.restart(delivery, self.session.gateway.tick.now_ms)
 
-    def is_late(self, now: bool) -> None:
-        """Set whether the client holds deliveries beyond the consumer timeout; `now` is False once all are settled."""
-        if self.consumer.is_late != now:
-            self.consumer.is_late = now
+    def _set_late(self, is_late: bool) -> None:
+        """Set whether the client holds deliveries beyond the consumer timeout."""
+        if self.consumer.is_late != is_late:
+            self.consumer.is_late = is_late
             self.queue.lateness_changed(self.consumer)
 
-    def give_back_late(self, delivery: OutgoingDelivery) -> None:
+    def _release_late(self, delivery: OutgoingDelivery) -> None:
         """Release a delivery beyond the consumer timeout; it stays unsettled until the client settles it (§2.6.12)."""
         entry = delivery.mark
         assert isinstance(entry, Entry)

@@ -6,16 +6,14 @@ still has it after the discharge, its time begins anew.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, final
+from collections.abc import Callable
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from flintmq.broker.message import Entry
 from flintmq.broker.timers import Timed, Timers
-from flintmq.protocol.amqp10.sender import OutgoingDelivery
-
-if TYPE_CHECKING:
-    from flintmq.gateway.amqp10.outgoing import OutgoingLink
+from flintmq.protocol.amqp10.sender import OutgoingDelivery, SenderLink
 
 # The watch list is cleaned of settled deliveries when it is at least this long, and twice as long as those unsettled.
 _WATCHED_MIN: Final = 1024
@@ -23,12 +21,25 @@ _WATCHED_MIN: Final = 1024
 
 @final
 class Timeouts(Timed):
-    """The timeouts of one link: each delivery is to be settled within `timeout_ms` milliseconds."""
+    """The timeouts of one link: each delivery is to be settled within `timeout_ms` milliseconds.
 
-    def __init__(self, owner: "OutgoingLink", timers: Timers, timeout_ms: i64) -> None:
+    `set_late` is called with whether the client holds late deliveries, when that changes. `release` is called with each
+    delivery that is late.
+    """
+
+    def __init__(
+        self,
+        link: SenderLink,
+        timers: Timers,
+        timeout_ms: i64,
+        set_late: Callable[[bool], None],
+        release: Callable[[OutgoingDelivery], None],
+    ) -> None:
         super().__init__()
-        self._owner = owner
+        self._link = link
         self._timers = timers
+        self._set_late = set_late
+        self._release = release
         self._timeout_ms: i64 = timeout_ms
         # Deliveries with their due times, in the order in which they were sent, which is that of the due times.
         self._watched: deque[tuple[OutgoingDelivery, int]] = deque()
@@ -49,7 +60,7 @@ class Timeouts(Timed):
 
     def sent(self, delivery: OutgoingDelivery, now_ms: i64) -> None:
         watched = self._watched
-        if len(watched) >= _WATCHED_MIN and len(watched) > 2 * self._owner.link.unsettled:
+        if len(watched) >= _WATCHED_MIN and len(watched) > 2 * self._link.unsettled:
             watched = deque([each for each in watched if _is_held(each[0])])
             self._watched = watched
             if self._restarted:
@@ -69,7 +80,7 @@ class Timeouts(Timed):
         if delivery in self._late:
             del self._late[delivery]
             if not self._late:
-                self._owner.is_late(False)
+                self._set_late(False)
 
     def on_due(self, now_ms: i64) -> None:
         watched = self._watched
@@ -85,9 +96,9 @@ class Timeouts(Timed):
                 # All are marked as late before any is released, so that the link does not get them again.
                 self._late[delivery] = None
         if late:
-            self._owner.is_late(True)
+            self._set_late(True)
         for delivery in late:
-            self._owner.give_back_late(delivery)
+            self._release(delivery)
         if watched:
             self._timers.at(watched[0][1], self)
 
