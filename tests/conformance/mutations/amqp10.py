@@ -1385,9 +1385,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-3",
-        "gateway/amqp10/resumption.py",
-        "                self._owner.settle_held(held.tag, outcome)",
-        "                pass",
+        "gateway/amqp10/outgoing.py",
+        "            self.settle_held(held.tag, outcome)",
+        "            pass",
     ),
     ("3.4.6.tag-4-resend", "gateway/amqp10/resumption.py", "        return [head, body]\n", "        return [body]\n"),
     (

@@ -262,7 +262,7 @@ def _send_from(
         numbers = [_number_of(tag) for tag in (*terminus.tags, *theirs)]
         consumer.number = max(int(terminus.last_number), *numbers, 0)
         if terminus.unsettled:
-            owner.resumption = Resumption(owner, terminus, encoder, theirs, not attach.incomplete_unsettled)
+            owner.resumption = Resumption(link, terminus, encoder, theirs, not attach.incomplete_unsettled)
     try:
         consumed.subscribe(consumer, wanted.arguments)
     except AmqpError:

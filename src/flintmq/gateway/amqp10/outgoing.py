@@ -37,7 +37,7 @@ from flintmq.wire.amqp10.termini import Source
 
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.session import ServerSession
-    from flintmq.gateway.amqp10.transactions import LinkSettlement, OpenTransaction
+    from flintmq.gateway.amqp10.transactions import OpenTransaction
 
 # The property of a flow that names a transaction.
 TXN_ID: Final = "txn-id"
@@ -172,8 +172,6 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         self._noting = 0
         # The timeouts of deliveries, if the queue or the client set one.
         self._timeouts: Timeouts | None = None
-        # Outcomes that are staged in transactions.
-        self.staged: dict[LinkSettlement, None] = {}
         self.is_over = False
         # The queue itself; `queue` may be a view of it.
         self._node = node
@@ -192,7 +190,19 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
             self.tell_turn(self._is_served())
         self.consumer.is_special = self._is_special
         self.consumer.started = self.resumption is None
+        if self.resumption is not None:
+            self._settle_resumed(self.resumption)
         self._look()
+
+    def _settle_resumed(self, resumption: Resumption) -> None:
+        """Apply the outcomes in the client's unsettled map. The resumption goes on once they are durable."""
+        for held, state in resumption.outcomes():
+            outcome = settlement_of(state, self.session.vhost.dialect)
+            assert outcome is not None
+            resumption.is_waiting |= held.note is not None
+            self.settle_held(held.tag, outcome)
+        if resumption.is_waiting:
+            self.session.connection.confirms.add(_ResumedSettled(self, resumption))
 
     def on_flow(self, link: SenderLink) -> None:
         if link.flow_properties is not None and TXN_ID in link.flow_properties:
@@ -561,6 +571,23 @@ class _Noted(PendingReply):
 
     def fail(self, reason: str) -> None:
         """The storage failed: the delivery is not sent."""
+
+
+@final
+class _ResumedSettled(PendingReply):
+    """Goes on with a resumption once the outcomes of the client's unsettled map are durable."""
+
+    def __init__(self, owner: OutgoingLink, resumption: Resumption) -> None:
+        self._owner = owner
+        self._resumption = resumption
+
+    def send(self) -> None:
+        self._resumption.is_waiting = False
+        if not self._owner.is_over:
+            self._owner.on_room(self._owner.link)
+
+    def fail(self, reason: str) -> None:
+        """The storage failed: after a restart the deliveries may be unsettled again; the client settles them anew."""
 
 
 @final

@@ -1,21 +1,16 @@
 """Resumption of the deliveries of a suspended link on the next one (amqp-1.0 part 2 §2.6.13, part 3 §3.4.6)."""
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from flintmq.base.errors import InvalidField
 from flintmq.broker.terminus.terminus import SentDelivery, SourceTerminus
 from flintmq.gateway.amqp10.message_encoder import MessageEncoder
-from flintmq.gateway.amqp10.outcomes import settlement_of
-from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.resumption import Action, Plan, Unsettled, plan
 from flintmq.protocol.amqp10.sender import SenderLink
 from flintmq.wire.amqp10.received import bytes_before
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT
-from flintmq.wire.amqp10.states import Received
-
-if TYPE_CHECKING:
-    from flintmq.gateway.amqp10.outgoing import OutgoingLink
+from flintmq.wire.amqp10.states import DeliveryState, Received
 
 # The actions for a delivery to which the client gave an outcome.
 _OUTCOMES: Final = (Action.SETTLE, Action.RESTATE)
@@ -27,14 +22,14 @@ class Resumption:
 
     def __init__(
         self,
-        owner: "OutgoingLink",
+        link: SenderLink,
         terminus: SourceTerminus,
         encoder: MessageEncoder,
         theirs: Unsettled,
         is_complete: bool,
     ) -> None:
         """Plan the resumption. `theirs` is the client's map of unsettled deliveries; `is_complete`: it lists all."""
-        self._owner = owner
+        self._link = link
         self._terminus = terminus
         self._encoder = encoder
         # The queue has the whole message until it is settled, so sending can go on from any byte.
@@ -45,9 +40,8 @@ class Resumption:
         self._settled_tags = [tag for tag in theirs if tag not in terminus.unsettled]
         # Deliveries among these that are still to be aborted, because our unsettled map was sent incomplete.
         self._to_abort: deque[bytes] = deque()
-        self._has_settled = False
         # Whether outcomes of the client are being written to the disk: they are confirmed after that.
-        self._is_waiting = False
+        self.is_waiting = False
 
     def told_in_part(self) -> None:
         """Abort the deliveries that are settled here: our unsettled map did not fit into a frame, and was incomplete.
@@ -57,14 +51,16 @@ class Resumption:
         """
         self._to_abort.extend(self._settled_tags)
 
+    def outcomes(self) -> list[tuple[SentDelivery, DeliveryState | None]]:
+        """The deliveries that have an outcome in the client's unsettled map, which the link applies before `go_on`."""
+        return [(held, planned.state) for held, planned in self._todo if planned.action in _OUTCOMES]
+
     def go_on(self) -> bool:
         """Resume as many deliveries as there is credit for. Returns whether all are done."""
-        if not self._has_settled:
-            self._settle()
-        if self._is_waiting:
+        if self.is_waiting:
             return False
         todo = self._todo
-        link = self._owner.link
+        link = self._link
         while self._to_abort:
             if not link.can_resume:
                 return False
@@ -78,27 +74,11 @@ class Resumption:
             if not link.can_resume:
                 return False
             todo.popleft()
-            self._take_up(link, held, planned)
+            self._take_up(held, planned)
         return True
 
-    def _settle(self) -> None:
-        """Apply the outcomes in the client's unsettled map."""
-        self._has_settled = True
-        for held, planned in self._todo:
-            if planned.action in _OUTCOMES:
-                outcome = settlement_of(planned.state, self._owner.session.vhost.dialect)
-                assert outcome is not None
-                self._is_waiting |= held.note is not None
-                self._owner.settle_held(held.tag, outcome)
-        if self._is_waiting:
-            self._owner.session.connection.confirms.add(_Settled(self))
-
-    def settled(self) -> None:
-        self._is_waiting = False
-        if not self._owner.is_over:
-            self._owner.on_room(self._owner.link)
-
-    def _take_up(self, link: SenderLink, held: SentDelivery, planned: Plan) -> None:
+    def _take_up(self, held: SentDelivery, planned: Plan) -> None:
+        link = self._link
         action = planned.action
         if action in _OUTCOMES:
             link.resume(held.tag, [], planned.state, True)
@@ -116,20 +96,6 @@ class Resumption:
             self._todo.appendleft((held, Plan(Action.SEND)))
             return
         link.send_tagged(held.tag, [head, body], False, MESSAGE_FORMAT, None, held.entry)
-
-
-@final
-class _Settled(PendingReply):
-    """Goes on with a resumption once the outcomes of the client's unsettled map are durable."""
-
-    def __init__(self, resumption: Resumption) -> None:
-        self._resumption = resumption
-
-    def send(self) -> None:
-        self._resumption.settled()
-
-    def fail(self, reason: str) -> None:
-        """The storage failed: after a restart the deliveries may be unsettled again; the client settles them anew."""
 
 
 def _rest(head: bytes, body: bytes, state: object) -> list[bytes] | None:

@@ -352,10 +352,9 @@ class LinkSettlement(StagedSettlement):
             self._delivery.mark = None
             if self._link.terminus is not None:
                 self._held = self._link.terminus.stage(self._delivery.tag)
-        self._link.staged[self] = None
 
     def take(self) -> None:
-        self._link.staged.pop(self, None)
+        """Nothing to do: a staged delivery has no entry any more, so nobody else settles it."""
 
     def apply(self) -> None:
         held = self._held
@@ -379,7 +378,6 @@ class LinkSettlement(StagedSettlement):
         If the client can no longer settle it, its default outcome applies (part 4 §4.4.4).
         """
         link = self._link
-        link.staged.pop(self, None)
         delivery = self._delivery
         if self._settled or delivery is None or delivery.is_settled or (link.is_over and not link.is_live):
             self._apply(link.default_outcome)
