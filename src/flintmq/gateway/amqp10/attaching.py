@@ -1,6 +1,6 @@
 """Attaching of links: reads the termini that a client asks for, checks permissions, makes the link, and answers."""
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from flintmq.base.errors import (
     SCOPE_LINK,
@@ -21,12 +21,14 @@ from flintmq.broker.terminus.terminus import SourceTerminus
 from flintmq.gateway.amqp10 import nodes
 from flintmq.gateway.amqp10.addresses import EXCHANGE, PLAIN, QUEUE, Place, parse, refused
 from flintmq.gateway.amqp10.annotations import check_state
+from flintmq.gateway.amqp10.coordinator import attach_coordinator
 from flintmq.gateway.amqp10.filters import read_filters
 from flintmq.gateway.amqp10.incoming import IncomingLink
 from flintmq.gateway.amqp10.link_terminus import join, known_source, known_target, outlasts, remember
 from flintmq.gateway.amqp10.message_encoder import MessageEncoder
 from flintmq.gateway.amqp10.outcomes import OUTCOMES, default_of
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
+from flintmq.gateway.amqp10.ports import ClientSession
 from flintmq.gateway.amqp10.resumption import Resumption
 from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.link import Link
@@ -36,9 +38,6 @@ from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import COPY, MOVE, SND_SETTLED
 from flintmq.wire.amqp10.termini import Coordinator, Source, Target
 from flintmq.wire.amqp10.values import UInt, WrappedInt
-
-if TYPE_CHECKING:
-    from flintmq.gateway.amqp10.session import ServerSession
 
 # The link property that holds the priority of the consumer (RabbitMQ).
 _PRIORITY: Final = "rabbitmq:priority"
@@ -56,16 +55,16 @@ _MAKING: Final = "/queue/"
 # -- the client sends ------------------------------------------------------------------------------------------------
 
 
-def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -> ReceiverOwner:
+def receive_from(session: ClientSession, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
     """Attach a link on which the client sends. Raises AmqpError or Amqp10Error if its target is refused."""
     target = attach.target
     if isinstance(target, Coordinator):
-        return session.transactions.control(link, attach)
+        return attach_coordinator(session, link, attach)
     if target is not None:
         nodes.check_dynamic(target)
     else:
         # A client that lost its state asks for the terminus as it is (part 2 §2.6.13).
-        target = session.target_of(link.name)
+        target = _target_of(session, link.name)
         if target is None:
             raise InvalidField("Attach refused: a target is required", SCOPE_LINK)
     made = _target(session, link, target)
@@ -78,10 +77,11 @@ def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -
 
 
 def _receive_from(
-    session: "ServerSession", link: ReceiverLink, attach: Attach, target: Target, made: IncomingLink
+    session: ClientSession, link: ReceiverLink, attach: Attach, target: Target, made: IncomingLink
 ) -> IncomingLink:
     # The earlier link of this name is detached only after all checks that can refuse the new one.
-    found = session.free_receiver(link.name)
+    session.names.free(made.name_key)
+    found = session.vhost.termini.targets.get(session.key(link.name))
     is_asked = attach.target is not None
     if found is not None and is_asked and (target.dynamic or known_target(found).address != target.address):
         found.expire()
@@ -91,7 +91,7 @@ def _receive_from(
     target.capabilities = nodes.capabilities(target.capabilities, made.queue is not None)
     answer = Attach(source=attach.source, target=target, properties=attach.properties)
     if found is not None or target.dynamic or outlasts(target):
-        session.use_target(made, found)
+        made.keep_terminus(found)
     if made.queue is not None:
         join(made.queue, made, made.terminus, target.dynamic)
     if made.terminus is not None:
@@ -102,7 +102,16 @@ def _receive_from(
     return made
 
 
-def _target(session: "ServerSession", link: ReceiverLink, target: Target) -> IncomingLink:
+def _target_of(session: ClientSession, name: str) -> Target | None:
+    """The target by this name as it was attached last. A link that uses it stays attached."""
+    found = session.vhost.termini.targets.get(session.key(name))
+    if found is not None:
+        return known_target(found)
+    user = session.names.find(session.name_key(name, True))
+    return user.target if isinstance(user, IncomingLink) else None
+
+
+def _target(session: ClientSession, link: ReceiverLink, target: Target) -> IncomingLink:
     queue: Queue | None = None
     if target.dynamic:
         session.rights.check(WRITE, "exchange", "")
@@ -133,7 +142,7 @@ def _target(session: "ServerSession", link: ReceiverLink, target: Target) -> Inc
     return IncomingLink(session, link, target, session.publish_target(place.name, place.key), None)
 
 
-def _plain_target(session: "ServerSession", name: str) -> Place:
+def _plain_target(session: ClientSession, name: str) -> Place:
     """Resolve a plain name to a queue, or to an exchange if no queue has the name.
 
     With an exchange, the subject of each message is its routing key. A missing queue or exchange is created if a
@@ -147,14 +156,14 @@ def _plain_target(session: "ServerSession", name: str) -> Place:
     return Place(QUEUE, name)
 
 
-def _exchange(session: "ServerSession", name: str) -> Exchange:
+def _exchange(session: ClientSession, name: str) -> Exchange:
     """Find an exchange. Raises NotFound, or AccessRefused for an internal exchange."""
     exchange = session.vhost.router.exchange(name)
     session.vhost.router.check(session.publish_target(name, "").route)
     return exchange
 
 
-def _queue(session: "ServerSession", place: Place) -> Queue:
+def _queue(session: ClientSession, place: Place) -> Queue:
     """Find a queue, or create it if its address may do that. Raises NotFound."""
     vhost = session.vhost
     found = vhost.queues.get(place.name)
@@ -168,14 +177,14 @@ def _queue(session: "ServerSession", place: Place) -> Queue:
 # -- the client receives ---------------------------------------------------------------------------------------------
 
 
-def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> SenderOwner:
+def send_to(session: ClientSession, link: SenderLink, attach: Attach) -> SenderOwner:
     """Attach a link on which the client receives. Raises AmqpError or Amqp10Error if its source is refused."""
     source = attach.source
     if source is not None:
         nodes.check_dynamic(source)
     else:
         # A client that lost its state asks for the terminus as it is (part 2 §2.6.13).
-        source = session.source_of(link.name)
+        source = _source_of(session, link.name)
         if source is None:
             raise InvalidField("Attach refused: source_required", SCOPE_LINK)
     known = len(session.vhost.queues)
@@ -200,7 +209,7 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
 
 
 def _send_from(
-    session: "ServerSession",
+    session: ClientSession,
     link: SenderLink,
     attach: Attach,
     source: Source,
@@ -217,7 +226,8 @@ def _send_from(
     timeout_ms = _timeout(attach, queue)
     source.default_outcome, settlement = default_of(source, session.vhost.dialect)
     # The earlier link of this name is detached only after all checks that can refuse the new one.
-    found = session.free_sender(link.name)
+    session.names.free(session.name_key(link.name, False))
+    found = session.vhost.termini.sources.get(session.key(link.name))
     is_asked = attach.source is not None
     if found is not None and is_asked and (source.dynamic or known_source(found).address != source.address):
         found.expire()
@@ -252,7 +262,7 @@ def _send_from(
             wanted.arguments["x-stream-offset"] = consumer.seen.end
     answer = Attach(source=source, target=attach.target, properties=attach.properties)
     if found is not None or (source.dynamic and not is_reply) or outlasts(source):
-        session.use_source(owner, found)
+        owner.keep_terminus(found)
     terminus = owner.terminus
     if terminus is not None:
         consumer.context = terminus
@@ -275,6 +285,15 @@ def _send_from(
     tells = terminus is not None and terminus.keeps_notes
     _answer(session, source, _Attached(None, owner, link, answer, found is not None), tells)
     return owner
+
+
+def _source_of(session: ClientSession, name: str) -> Source | None:
+    """The source by this name as it was attached last. A link that uses it stays attached."""
+    found = session.vhost.termini.sources.get(session.key(name))
+    if found is not None:
+        return known_source(found)
+    user = session.names.find(session.name_key(name, False))
+    return user.source if isinstance(user, OutgoingLink) else None
 
 
 def _seen(queue: Queue, source: Source, found: SourceTerminus | None) -> Seen:
@@ -300,7 +319,7 @@ def _timeout(attach: Attach, queue: Queue) -> int:
     return asked.value
 
 
-def _answer(session: "ServerSession", terminus: Source | Target, answer: "_Attached", tells: bool) -> None:
+def _answer(session: ClientSession, terminus: Source | Target, answer: "_Attached", tells: bool) -> None:
     """Answer an attach once everything that the answer says is on the disk.
 
     That is a queue or terminus that was made for the link and, with `tells`, the map of unsettled deliveries. That map
@@ -368,7 +387,7 @@ def _number_of(tag: bytes) -> int:
     return number if len(tag) == _TAG_BYTES and number < _NUMBER_MAX else 0
 
 
-def _source_queue(session: "ServerSession", address: str) -> Queue:
+def _source_queue(session: ClientSession, address: str) -> Queue:
     place = parse(address)
     if not place.is_source:
         raise refused(address)

@@ -1,8 +1,6 @@
 """A connection of a client: its login, its virtual host, its sessions, and its end."""
 
-from typing import TYPE_CHECKING, Final, final
-
-from mypy_extensions import i64
+from typing import Final, final
 
 from flintmq.base.errors import (
     AmqpError,
@@ -15,19 +13,17 @@ from flintmq.base.errors import (
 from flintmq.broker.vhost import VHost
 from flintmq.broker.vhost_access import Access, enter
 from flintmq.gateway.amqp10.confirms import Confirms
+from flintmq.gateway.amqp10.ports import ClientConnection
 from flintmq.gateway.amqp10.service import Service
 from flintmq.gateway.amqp10.session import ServerSession
 from flintmq.gateway.expiry import Expiry
 from flintmq.gateway.login import OPEN, Applicant, Login, Security
-from flintmq.protocol.amqp10.connection import Connection, ConnectionOwner
+from flintmq.protocol.amqp10.connection import Connection
 from flintmq.protocol.amqp10.session import Session, SessionOwner
 from flintmq.protocol.output import Output
 from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import amqplain
 from flintmq.wire.amqp10.performatives import Begin, Open
-
-if TYPE_CHECKING:
-    from flintmq.gateway.amqp10.outgoing import OutgoingLink
 
 # Capabilities of a connection as RabbitMQ names them: management by a pair of links, and targets without an address.
 _CAPABILITIES: Final = ["LINK_PAIR_V1_0", "ANONYMOUS-RELAY"]
@@ -35,17 +31,12 @@ _VHOST_PREFIX: Final = "vhost:"
 
 
 @final
-class ServerConnection(ConnectionOwner, Applicant):
-    """The connection of a client. `peer` names the other side in logs and errors; `closed` is why it ended."""
+class ServerConnection(ClientConnection, Applicant):
+    """The connection of a client. `closed` is why it ended."""
 
     def __init__(self, service: Service, output: Output, peer: str, security: Security = OPEN) -> None:
-        self.service = service
-        self.gateway = service.gateway
-        self.peer = peer
-        self.number: i64 = service.gateway.next_number()
-        self.user = ""
+        super().__init__(service, peer)
         self.mechanism = ""
-        self.container = ""
         self.access: Access | None = None
         self.is_closed = False
         self.closed: FlintError | None = None
@@ -70,11 +61,7 @@ class ServerConnection(ConnectionOwner, Applicant):
             node_reassembly=service.gateway.reassembly,
         )
         self.confirms = Confirms(service.gateway.durability, self.engine, self.fail, self._end_drains)
-        # Links on which the client receives, by name.
-        self.senders: dict[str, OutgoingLink] = {}
         self.sessions: dict[ServerSession, None] = {}
-        # Links with `drain` set: the peer is told when there are no more messages for it.
-        self._draining: dict[OutgoingLink, None] = {}
 
     # -- login --------------------------------------------------------------------------------------------------
 
@@ -164,11 +151,11 @@ class ServerConnection(ConnectionOwner, Applicant):
         access = self.access
         assert access is not None
         access.open_channel()
-        made = ServerSession(self, session, access)
+        made = ServerSession(self, session, access, self._session_ended)
         self.sessions[made] = None
         return made
 
-    def session_ended(self, session: ServerSession) -> None:
+    def _session_ended(self, session: ServerSession) -> None:
         if self.access is not None and session in self.sessions:
             del self.sessions[session]
             self.access.close_channel()
@@ -178,15 +165,6 @@ class ServerConnection(ConnectionOwner, Applicant):
         self.engine.resume()
 
     # -- the tick -----------------------------------------------------------------------------------------------
-
-    def touch(self) -> None:
-        """Have output flushed when the tick ends."""
-        self.confirms.touch()
-
-    def drain(self, link: "OutgoingLink") -> None:
-        """Have the link's drain answered at the end of a tick, once all messages that are available were sent."""
-        self._draining[link] = None
-        self.confirms.touch()
 
     def _end_drains(self) -> None:
         if self._draining:
@@ -204,10 +182,6 @@ class ServerConnection(ConnectionOwner, Applicant):
         """An alarm is on: take credit back from publishers. Messages that are under way are still accepted."""
         if not self.is_closed:
             self._grant()
-
-    def hold(self) -> None:
-        """Stop reading publishes: more came after credit was withdrawn than can have been under way."""
-        self.engine.holds_publishes = True
 
     def unblock(self) -> None:
         """All alarms are off: read publishes, and grant credit again."""

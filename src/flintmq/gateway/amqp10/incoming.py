@@ -1,6 +1,6 @@
 """A link on which a client publishes: it takes messages, and sends their outcomes once these are durable."""
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -23,17 +23,19 @@ from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import EntryHolder, Queue
 from flintmq.broker.queue.publish import STORED, TURNED_AWAY, UNROUTED
 from flintmq.broker.terminus.terminus import PART_BYTES, DetachedLink, TargetTerminus
+from flintmq.broker.transaction import StagedPublish
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
 from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.gateway.amqp10.confirms import refuse_unsafe
-from flintmq.gateway.amqp10.link_terminus import decoded_state, encoded_state, join, leave
+from flintmq.gateway.amqp10.link_terminus import decoded_state, encoded_state, join, leave, target_terminus
 from flintmq.gateway.amqp10.message_parser import MessageParser, PublishOptions
 from flintmq.gateway.amqp10.names import Key, NamedLink
+from flintmq.gateway.amqp10.ports import ClientSession, TargetLink
 from flintmq.gateway.amqp10.posting import Posting
 from flintmq.gateway.amqp10.progress import OutcomeKept, PartKept, Progress, seen
 from flintmq.gateway.publishing import PublishTarget
 from flintmq.protocol.amqp10.faults import to_wire
-from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink, ReceiverOwner
+from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink
 from flintmq.wire.amqp10.received import received_state
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, RCV_SECOND, REJECTED, SND_SETTLED, SYMBOLS
 from flintmq.wire.amqp10.states import (
@@ -48,9 +50,6 @@ from flintmq.wire.amqp10.states import (
 from flintmq.wire.amqp10.termini import Target
 from flintmq.wire.amqp10.values import Symbol
 
-if TYPE_CHECKING:
-    from flintmq.gateway.amqp10.session import ServerSession
-
 # Messages that a publisher may send before it gets an outcome: enough to keep it busy during a sync of the disk.
 LINK_CREDIT: Final = 32_768
 # Credit of a publisher that sends settled: about as many messages as one read of its socket brings. More credit would
@@ -61,7 +60,7 @@ _GRACE_BYTES: Final = 1024 * 1024
 
 
 @final
-class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
+class IncomingLink(TargetLink, EntryHolder, DetachedLink, NamedLink):
     """A link on which a client publishes.
 
     `publish_target` is the target of all messages. If it is None, each message says its own: with an `exchange`, the
@@ -70,7 +69,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
 
     def __init__(
         self,
-        session: "ServerSession",
+        session: ClientSession,
         link: ReceiverLink,
         target: Target,
         publish_target: PublishTarget | None,
@@ -161,12 +160,12 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
                 self._keep(self.terminus, delivery, payload, False)
                 return
             if delivery.state is not None and isinstance(delivery.state, TransactionalState):
-                self.session.transactions.publish(self, delivery, delivery.state, payload)
+                self._post(delivery, delivery.state, payload)
                 return
-            self.check_format(delivery)
+            self._check_format(delivery)
         self._publish(delivery, payload, 0, len(payload))
 
-    def check_format(self, delivery: IncomingDelivery) -> None:
+    def _check_format(self, delivery: IncomingDelivery) -> None:
         """Check the message format. Raises InvalidField for any other than 0, that of part 3."""
         if delivery.message_format != MESSAGE_FORMAT:
             raise InvalidField(f"message format {delivery.message_format} is not supported: only 0 is", SCOPE_LINK)
@@ -185,7 +184,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         try:
             options = self._parser.read_at(data, start, stop)
             target = self._fixed or self._named_target()
-            message = self.message(target, options)
+            message = self._message(target, options)
             queues = self._vhost.queues_of(target.route, message, options.more_keys)
         except DecodeError as malformed:
             raise DecodeError(f"failed to parse message: {malformed.text}", SCOPE_LINK) from None
@@ -194,7 +193,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             return
         if self._is_strict:
             try:
-                self.check_kept(message, queues)
+                self._check_kept(message, queues)
             except PreconditionFailed as lost:
                 if delivery is None or delivery.is_settled or not self._may_reject:
                     raise
@@ -202,7 +201,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
                 return
         self.put(delivery, target, message, queues)
 
-    def message(self, target: PublishTarget, options: PublishOptions) -> Message:
+    def _message(self, target: PublishTarget, options: PublishOptions) -> Message:
         """Make the message that the parser read last. Raises AccessRefused or NotFound if it must not be published."""
         publisher = self._publisher
         if target.permitted != self._rights.version + self._vhost.router.version or options.more_keys is not None:
@@ -221,7 +220,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             self._connection.number,
         )
 
-    def check_kept(self, message: Message, queues: list[Queue]) -> None:
+    def _check_kept(self, message: Message, queues: list[Queue]) -> None:
         """Raises PreconditionFailed in the dialect strict for a durable message that none of its queues would keep."""
         is_lost = self._is_strict and message.options.persistent and bool(queues)
         if is_lost and not any(queue.survives for queue in queues):
@@ -229,7 +228,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
                 f"the message is durable, and queue '{queues[0].name}' in vhost '{self._vhost.name}' keeps none"
             )
 
-    def read(self, payload: bytes) -> tuple[PublishTarget, Message, list[str] | None]:
+    def _read(self, payload: bytes) -> tuple[PublishTarget, Message, list[str] | None]:
         """Parse a message to publish later: its target, the message, and its further routing keys.
 
         Raises DecodeError for a malformed message, AmqpError or Amqp10Error for one that must not be published.
@@ -239,7 +238,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         except DecodeError as error:
             raise DecodeError(f"failed to parse message: {error.text}", SCOPE_LINK) from None
         target = self._fixed or self._named_target()
-        return target, self.message(target, options), options.more_keys
+        return target, self._message(target, options), options.more_keys
 
     def put(
         self, delivery: IncomingDelivery | None, target: PublishTarget, message: Message, queues: list[Queue]
@@ -273,6 +272,39 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             self._vhost.traffic.confirmed += 1
             self._inflow.confirmed += 1
             self._settle(delivery, ACCEPTED)
+
+    def _post(self, delivery: IncomingDelivery, state: TransactionalState, payload: bytes) -> None:
+        """Post a message in a transaction: it is published when the transaction is committed.
+
+        An error makes the transaction fail, and rejects the delivery. Raises UnknownTransaction, and NotImplementedHere
+        for an annotation that must not be ignored.
+        """
+        found = self.session.transactions.find(state.txn_id)
+        outcome: Outcome = ACCEPTED
+        posting: Posting | None = None
+        try:
+            self._check_format(delivery)
+            target, message, more_keys = self._read(payload)
+            # The message is routed now, because its outcome already says whether it is routed (part 4 §4.4.4).
+            queues = self._vhost.queues_of(target.route, message, more_keys)
+            if not queues:
+                if delivery.is_settled:
+                    raise NotFound(f"no queue takes a message to '{target.address.exchange}', and it came settled")
+                outcome = RELEASED
+            self._check_kept(message, queues)
+            if delivery.settles_second and not delivery.is_settled:
+                posting = Posting(state.txn_id, delivery, outcome)
+            found.work.publish(LinkPublish(self, target, message, queues, posting))
+        except (AmqpError, Amqp10Error) as error:
+            found.failure = error
+            if isinstance(error, NotImplementedHere):
+                raise
+            posting = None
+            outcome = Rejected(error=to_wire(error))
+        if not delivery.is_settled:
+            self.link.settle(delivery, TransactionalState(txn_id=state.txn_id, outcome=outcome))
+            if posting is not None:
+                self._wait_for(posting, delivery)
 
     def _named_target(self) -> PublishTarget:
         """The target that the last message names. Raises PreconditionFailed for none, InvalidField for a long name."""
@@ -337,7 +369,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         if not isinstance(progress, Progress):
             # This is the first transfer of the delivery on this link.
             if not isinstance(delivery.state, TransactionalState):
-                self.check_format(delivery)
+                self._check_format(delivery)
             if known is not None and not delivery.is_resumed:
                 # The client has forgotten the earlier delivery, and uses its tag for another message.
                 terminus.forget(tag)
@@ -366,7 +398,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         state = delivery.state
         if isinstance(state, TransactionalState):
             terminus.forget(tag)
-            self.session.transactions.publish(self, delivery, state, payload)
+            self._post(delivery, state, payload)
             return
         terminus.begin()
         try:
@@ -406,7 +438,7 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
             self.link.settle(delivery, delivery.state if isinstance(delivery.state, Outcome) else ours)
         terminus.forget(delivery.tag)
 
-    def wait_for(self, posting: Posting, delivery: IncomingDelivery) -> None:
+    def _wait_for(self, posting: Posting, delivery: IncomingDelivery) -> None:
         """Keep a delivery that was posted in a transaction until the client settles it."""
         delivery.mark = posting
         if self.terminus is not None:
@@ -426,9 +458,16 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
         if settled and self.link.credit <= self._top_up_at and not self.is_over and not self.session.gateway.alarm:
             self.grant()
 
+    def keep_terminus(self, found: TargetTerminus | None) -> None:
+        """Give the link a terminus: `found`, or a new one. Raises ResourceError if too many are kept."""
+        session = self.session
+        terminus = target_terminus(session, self.link.name, self.target, found)
+        terminus.attach(self, session, session.connection)
+        self.terminus = terminus
+
     def _make_terminus(self) -> None:
         try:
-            self.session.use_target(self, None)
+            self.keep_terminus(None)
         except ResourceError:
             # The limit of kept termini is reached.
             return
@@ -495,6 +534,38 @@ class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
 
     def superseded(self) -> None:
         self.link.forget_all()
+
+
+@final
+class LinkPublish(StagedPublish):
+    """A message that was posted in a transaction. It goes to `queues`, whatever is bound until the commit.
+
+    The outcome that its publisher was told depends on these queues. `posting` is the delivery if the publisher settles
+    it later.
+    """
+
+    def __init__(
+        self,
+        link: IncomingLink,
+        target: PublishTarget,
+        message: Message,
+        queues: list[Queue],
+        posting: Posting | None,
+    ) -> None:
+        super().__init__(target.route, message, None, queues)
+        self._link = link
+        self._target = target
+        self._posting = posting
+
+    def put(self, queues: list[Queue]) -> None:
+        if queues:
+            self._link.put(None, self._target, self.message, queues)
+        if self._posting is not None:
+            self._posting.applied()
+
+    def undo(self) -> None:
+        if self._posting is not None:
+            self._posting.undone()
 
 
 def _too_long(queues: list[Queue]) -> Rejected:

@@ -3,12 +3,13 @@
 A link whose terminus need not outlive its session has none of these until it is suspended, so it costs nothing.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from flintmq.base.errors import SCOPE_LINK, ResourceLimitExceeded
 from flintmq.base.limits import ASSEMBLY_MAX_BYTES, TARGET_UNSETTLED_MAX
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.terminus.terminus import SourceTerminus, TargetTerminus, Terminus
+from flintmq.gateway.amqp10.ports import ClientSession
 from flintmq.protocol.amqp10.resumption import settled_meanwhile
 from flintmq.wire.amqp10.composite_reader import decode_composite
 from flintmq.wire.amqp10.performatives import Attach
@@ -16,9 +17,6 @@ from flintmq.wire.amqp10.spec import EXPIRE_CONNECTION_CLOSE, EXPIRE_NEVER
 from flintmq.wire.amqp10.states import DeliveryState
 from flintmq.wire.amqp10.termini import Source, Target
 from flintmq.wire.amqp10.writer import encode_value
-
-if TYPE_CHECKING:
-    from flintmq.gateway.amqp10.session import ServerSession
 
 _MS_PER_SECOND: Final = 1000
 
@@ -32,9 +30,7 @@ def outlasts(terminus: Source | Target) -> bool:
     )
 
 
-def source_terminus(
-    session: "ServerSession", name: str, source: Source, found: SourceTerminus | None
-) -> SourceTerminus:
+def source_terminus(session: ClientSession, name: str, source: Source, found: SourceTerminus | None) -> SourceTerminus:
     """The terminus for a link with this source: `found`, configured anew, or a new one.
 
     Raises ResourceError if too many are kept.
@@ -49,9 +45,7 @@ def source_terminus(
     )
 
 
-def target_terminus(
-    session: "ServerSession", name: str, target: Target, found: TargetTerminus | None
-) -> TargetTerminus:
+def target_terminus(session: ClientSession, name: str, target: Target, found: TargetTerminus | None) -> TargetTerminus:
     """The terminus for a link with this target: `found`, configured anew, or a new one.
 
     Raises ResourceError if too many are kept.

@@ -5,7 +5,7 @@ requests, each after the change that it reports is on the disk.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -13,6 +13,7 @@ from flintmq.base.errors import SCOPE_LINK, AccessRefused, DecodeError, FlintErr
 from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, METHOD_WORK_UNITS
 from flintmq.gateway.amqp10.addresses import MANAGEMENT
 from flintmq.gateway.amqp10.management import Management
+from flintmq.gateway.amqp10.ports import ClientSession
 from flintmq.gateway.audit import AuditEvent
 from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink, ReceiverOwner
@@ -22,9 +23,6 @@ from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import RCV_FIRST, SND_SETTLED
 from flintmq.wire.amqp10.states import DeliveryState
 from flintmq.wire.amqp10.termini import Coordinator, Source, Target
-
-if TYPE_CHECKING:
-    from flintmq.gateway.amqp10.session import ServerSession
 
 # Requests that a pair may have under way (RabbitMQ's number). Each may be as expensive as any method.
 _CREDIT: Final = 8
@@ -38,7 +36,7 @@ def leads_there(terminus: Source | Target | Coordinator | None) -> bool:
 class ManagementPairs:
     """The management link pairs of a session."""
 
-    def __init__(self, session: "ServerSession") -> None:
+    def __init__(self, session: ClientSession) -> None:
         self.session = session
         self.management = Management(session.access, session.connection, session.connection.renew, self._audit)
         self._pairs: dict[str, _Pair] = {}

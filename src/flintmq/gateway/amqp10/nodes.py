@@ -1,7 +1,7 @@
 """Nodes that are created when a link attaches: dynamic nodes, and queues and exchanges that do not exist yet."""
 
 from base64 import urlsafe_b64encode
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from flintmq.base.errors import SCOPE_LINK, InvalidField, NotImplementedHere
 from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
@@ -12,12 +12,10 @@ from flintmq.broker.policy.policies import ANY_QUEUE
 from flintmq.broker.queue.base import Queue
 from flintmq.gateway.amqp091.publish_properties import REPLY_PREFIX
 from flintmq.gateway.amqp10.addresses import queue_address
+from flintmq.gateway.amqp10.ports import ClientSession
 from flintmq.wire.amqp10.spec import CODES, COPY, EXPIRE_LINK_DETACH, MOVE, SYMBOLS
 from flintmq.wire.amqp10.termini import LifetimePolicy, Source, Target
 from flintmq.wire.amqp10.values import Array, Described, Symbol, ULong
-
-if TYPE_CHECKING:
-    from flintmq.gateway.amqp10.session import ServerSession
 
 # Capabilities by which sources say which filters they support (part 3 §3.5.8).
 FILTERS: Final = ("APACHE.ORG:SELECTOR", "APACHE.ORG:NO_LOCAL")
@@ -33,7 +31,7 @@ _NAMES_MAX_CHARACTERS: Final = 150
 _RANDOM_BYTES: Final = 16
 
 
-def create(session: "ServerSession", link: str, terminus: Source | Target) -> Queue:
+def create(session: ClientSession, link: str, terminus: Source | Target) -> Queue:
     """Create a dynamic node (§3.5.9): a queue with a generated name, with the lifetime policy that `terminus` asks for.
 
     Without one, the queue is deleted with the link, and is exclusive unless it is durable (RabbitMQ). Sets the address
@@ -68,7 +66,7 @@ def is_volatile(source: Source, is_settled: bool) -> bool:
     )
 
 
-def reply_address(session: "ServerSession", source: Source) -> Queue:
+def reply_address(session: ClientSession, source: Source) -> Queue:
     """Create the reply address of a link (direct reply-to). It needs no permission, and is deleted with the link."""
     queue = session.vhost.make_reply_queue(REPLY_PREFIX + _random(session))
     source.dynamic_node_properties = {
@@ -120,13 +118,13 @@ def _policy(wanted: object) -> str:
     return name
 
 
-def declare(session: "ServerSession", name: str) -> Queue:
+def declare(session: ClientSession, name: str) -> Queue:
     """Declare the durable queue that an address names. Raises AccessRefused without permission."""
     session.rights.check(CONFIGURE, "queue", name)
     return session.vhost.declare_queue(name, True, False, False, {}, session.connection)
 
 
-def auto_create(session: "ServerSession", name: str) -> None:
+def auto_create(session: ClientSession, name: str) -> None:
     """Create the queue or exchange of a plain name if a policy says so. Raises AccessRefused without permission."""
     vhost = session.vhost
     kind = vhost.policies.auto_create(name, (ANY_QUEUE, *QUEUE_KINDS))
@@ -141,7 +139,7 @@ def auto_create(session: "ServerSession", name: str) -> None:
         vhost.exchanges.declare(name, kind, True, False, False, {})
 
 
-def bound(session: "ServerSession", exchange: str, routing_key: str) -> Queue:
+def bound(session: ClientSession, exchange: str, routing_key: str) -> Queue:
     """Declare an exclusive queue that is bound to an exchange (RabbitMQ's first form of addresses).
 
     Raises NotFound if there is no such exchange, AccessRefused without permission.
@@ -159,5 +157,5 @@ def bound(session: "ServerSession", exchange: str, routing_key: str) -> Queue:
     return queue
 
 
-def _random(session: "ServerSession") -> str:
+def _random(session: ClientSession) -> str:
     return urlsafe_b64encode(session.gateway.random_bytes(_RANDOM_BYTES)).decode().rstrip("=")

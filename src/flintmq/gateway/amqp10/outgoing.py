@@ -1,6 +1,6 @@
 """A link on which a client receives: its consumer, its credit, and the outcomes of its deliveries."""
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -21,23 +21,21 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.terminus.terminus import DetachedLink, SentDelivery, SourceTerminus
 from flintmq.gateway.amqp10.annotations import check_state
 from flintmq.gateway.amqp10.confirms import PROTOCOL
-from flintmq.gateway.amqp10.link_terminus import join, leave
+from flintmq.gateway.amqp10.link_terminus import join, leave, source_terminus
 from flintmq.gateway.amqp10.message_encoder import MessageEncoder
 from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.outcomes import settlement_of
+from flintmq.gateway.amqp10.ports import ClientSession
 from flintmq.gateway.amqp10.resumption import Resumption
 from flintmq.gateway.amqp10.timeouts import Timeouts
+from flintmq.gateway.amqp10.transactions import OpenTransaction, SourceLink
 from flintmq.gateway.client_consumer import ClientConsumer
 from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.delivery import tag_of
-from flintmq.protocol.amqp10.sender import OutgoingDelivery, SenderLink, SenderOwner
+from flintmq.protocol.amqp10.sender import OutgoingDelivery, SenderLink
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, SND_SETTLED, UINT_MAX
 from flintmq.wire.amqp10.states import RELEASED, DeliveryState, Modified, TransactionalState
 from flintmq.wire.amqp10.termini import Source
-
-if TYPE_CHECKING:
-    from flintmq.gateway.amqp10.session import ServerSession
-    from flintmq.gateway.amqp10.transactions import OpenTransaction
 
 # The property of a flow that names a transaction.
 TXN_ID: Final = "txn-id"
@@ -139,7 +137,7 @@ class LinkConsumer(ClientConsumer):
 
 
 @final
-class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
+class OutgoingLink(SourceLink, DetachedLink, NamedLink):
     """A link on which a client receives.
 
     `default_outcome` is the outcome of deliveries to which the client gives none. `node` is the queue that the source
@@ -148,31 +146,24 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
 
     def __init__(
         self,
-        session: "ServerSession",
+        session: ClientSession,
         link: SenderLink,
         source: Source,
         node: Queue,
         queue: Queue,
         encoder: MessageEncoder,
     ) -> None:
+        super().__init__(link, queue)
         self.session = session
-        self.link = link
         self.name_key: Key = session.name_key(link.name, False)
         self.source = source
-        self.queue = queue
-        self.default_outcome = settlement.RELEASED
         self.consumer = LinkConsumer(self, link, queue, link.snd_settle_mode == SND_SETTLED, encoder)
-        # The transaction in which the link acquires messages (part 4 §4.4.3).
-        self.acquires: OpenTransaction | None = None
-        # The terminus that outlives the link, if there is one.
-        self.terminus: SourceTerminus | None = None
         # Deliveries of an earlier link that are still to be resumed; new ones follow after them.
         self.resumption: Resumption | None = None
         # The number of messages that wait for their notes to be on the disk; each will take credit.
         self._noting = 0
         # The timeouts of deliveries, if the queue or the client set one.
         self._timeouts: Timeouts | None = None
-        self.is_over = False
         # The queue itself; `queue` may be a view of it.
         self._node = node
 
@@ -265,7 +256,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
             return True
         return self._noting > 0 and i64(self._noting) >= self.link.credit
 
-    def acquires_for(self, transaction: "OpenTransaction | None") -> None:
+    def acquires_for(self, transaction: OpenTransaction | None) -> None:
         """Acquire messages in a transaction from now on; None: in no transaction."""
         self.acquires = transaction
         consumer = self.consumer
@@ -297,7 +288,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         self._send(tag, [head, body], settles, acquires, entry)
 
     def _send(
-        self, tag: bytes, payload: list[bytes], settles: bool, acquires: "OpenTransaction | None", entry: Entry
+        self, tag: bytes, payload: list[bytes], settles: bool, acquires: OpenTransaction | None, entry: Entry
     ) -> None:
         state = None if acquires is None else TransactionalState(txn_id=acquires.id)
         sent = self.link.send_tagged(tag, payload, settles, MESSAGE_FORMAT, state, entry)
@@ -306,7 +297,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         elif self._timeouts is not None and sent is not None:
             self._timeouts.sent(sent, self.session.gateway.tick.now_ms)
 
-    def noted(self, held: SentDelivery, acquires: "OpenTransaction | None", payload: list[bytes]) -> None:
+    def noted(self, held: SentDelivery, acquires: OpenTransaction | None, payload: list[bytes]) -> None:
         """Send a delivery whose note is on the disk.
 
         `acquires` is the transaction in which the link acquired it; by now the link may acquire in another one.
@@ -415,8 +406,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         The removal of its note and a resulting dead letter are one group of the journal: a crash leaves both or none.
         """
         if outcome is settlement.ACCEPTED:
-            self.session.outflow.acked += 1
-            self.consumer.passed.acked += 1
+            self.count_acked()
         terminus = self.terminus
         if terminus is None or not terminus.keeps_notes:
             return None if terminus is None else terminus.settle(tag, outcome)
@@ -431,6 +421,10 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         finally:
             journal.end_group()
         return held
+
+    def count_acked(self) -> None:
+        self.session.outflow.acked += 1
+        self.consumer.passed.acked += 1
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None, was_noted: bool) -> None:
         """Tell the client that a delivery is settled.
@@ -447,16 +441,10 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
 
     @property
     def is_live(self) -> bool:
-        """Whether the client may still settle deliveries of this detached link (part 2 §2.7.6)."""
         return self.terminus is not None and self.terminus.detached is self
 
     def superseded(self) -> None:
         self.link.forget_all()
-
-    @property
-    def context(self) -> object:
-        """The context that a message undeliverable here is withheld from: the terminus, or else the link."""
-        return self if self.terminus is None else self.terminus
 
     # -- the end ------------------------------------------------------------------------------------------------
 
@@ -530,9 +518,17 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         if terminus is None:
             leave(self._node, self)
 
+    def keep_terminus(self, found: SourceTerminus | None) -> None:
+        """Give the link a terminus: `found`, or a new one. Raises ResourceError if too many are kept."""
+        session = self.session
+        terminus = source_terminus(session, self.link.name, self.source, found)
+        terminus.seen = self.consumer.seen
+        terminus.attach(self, session, session.connection)
+        self.terminus = terminus
+
     def _make_terminus(self) -> None:
         try:
-            self.session.use_source(self, None)
+            self.keep_terminus(None)
         except ResourceError:
             # The limit of kept termini is reached.
             return
@@ -559,7 +555,7 @@ class _Noted(PendingReply):
     """A delivery that is sent once its note in the terminus is durable."""
 
     def __init__(
-        self, owner: OutgoingLink, held: SentDelivery, acquires: "OpenTransaction | None", payload: list[bytes]
+        self, owner: OutgoingLink, held: SentDelivery, acquires: OpenTransaction | None, payload: list[bytes]
     ) -> None:
         self._owner = owner
         self._held = held

@@ -1,6 +1,7 @@
-"""Transactions: links to the coordinator, and posting, acquiring and retiring in transactions (amqp-1.0 part 4)."""
+"""Transactions of a session, and the acquisition and retirement of deliveries in them (amqp-1.0 part 4)."""
 
-from typing import TYPE_CHECKING, Final, final
+from abc import abstractmethod
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -9,59 +10,32 @@ from flintmq.base.errors import (
     SCOPE_SESSION,
     Amqp10Error,
     AmqpError,
-    DecodeError,
-    FlintError,
-    IllegalState,
     InvalidField,
-    LinkStolen,
-    NotFound,
-    NotImplementedHere,
     PreconditionFailed,
-    ResourceError,
     TransactionRollback,
     UnknownTransaction,
 )
-from flintmq.broker.message import Entry, Message
+from flintmq.broker.message import Entry
 from flintmq.broker.queue import settlement
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.terminus.terminus import SentDelivery
-from flintmq.broker.transaction import StagedPublish, StagedSettlement, Transaction
-from flintmq.gateway.amqp10.names import Key, NamedLink
+from flintmq.broker.terminus.terminus import SentDelivery, SourceTerminus
+from flintmq.broker.transaction import StagedSettlement, Transaction
+from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp10.outcomes import settlement_of
-from flintmq.gateway.amqp10.outgoing import OutgoingLink
-from flintmq.gateway.amqp10.posting import Posting
-from flintmq.gateway.durability import PendingReply
-from flintmq.gateway.publishing import PublishTarget
-from flintmq.protocol.amqp10.faults import to_wire
-from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink, ReceiverOwner
-from flintmq.protocol.amqp10.sender import OutgoingDelivery, SenderLink
-from flintmq.wire.amqp10.composite import Composite
-from flintmq.wire.amqp10.composite_reader import decode_composite
-from flintmq.wire.amqp10.performatives import Attach
-from flintmq.wire.amqp10.sections import scan, section_at
-from flintmq.wire.amqp10.spec import AMQP_VALUE, LOCAL_TRANSACTIONS, MULTI_TXNS_PER_SSN, REJECTED, SYMBOLS
+from flintmq.gateway.gateway import Gateway
+from flintmq.protocol.amqp10.receiver import ReceiverLink
+from flintmq.protocol.amqp10.sender import OutgoingDelivery, SenderLink, SenderOwner
 from flintmq.wire.amqp10.states import (
     ACCEPTED,
     RELEASED,
-    Declared,
     DeliveryState,
     Outcome,
-    Rejected,
     TransactionalState,
 )
-from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge
 
-if TYPE_CHECKING:
-    from flintmq.gateway.amqp10.connection import ServerConnection
-    from flintmq.gateway.amqp10.incoming import IncomingLink
-    from flintmq.gateway.amqp10.session import ServerSession
-
-# The credit of a link to the coordinator.
-_CREDIT: Final = 64
 # Transactions that a session may have open: each holds what is staged in it.
 _OPEN_MAX: Final = 256
 _ID_BYTES: Final = 8
-_REJECTED: Final = SYMBOLS[REJECTED]
 
 
 @final
@@ -77,7 +51,7 @@ class OpenTransaction:
         # Whether it was discharged, or rolled back with its link to the coordinator.
         self.is_over = False
         # Links that acquire in it (part 4 §4.4.3), and the deliveries that were acquired.
-        self.acquiring: dict[OutgoingLink, None] = {}
+        self.acquiring: dict[SourceLink, None] = {}
         self.acquired: dict[OutgoingDelivery, None] = {}
         # Deliveries that are retired in it: the discharge gives them their outcome.
         self.retired: dict[OutgoingDelivery, None] = {}
@@ -88,25 +62,71 @@ class OpenTransaction:
         return [each.link for each in self.acquired if each.link.is_aborting]
 
 
+class SourceLink(SenderOwner):
+    """A link on which the client receives, as its connection and transactions use it.
+
+    `queue` is the queue of its source, or a view of it. Deliveries to which the client gives no outcome get
+    `default_outcome`.
+    """
+
+    def __init__(self, link: SenderLink, queue: Queue) -> None:
+        self.link = link
+        self.queue = queue
+        self.default_outcome = settlement.RELEASED
+        # The transaction in which the link acquires messages (part 4 §4.4.3).
+        self.acquires: OpenTransaction | None = None
+        # The terminus that outlives the link, if there is one.
+        self.terminus: SourceTerminus | None = None
+        self.is_over = False
+
+    @property
+    def context(self) -> object:
+        """The context that a message undeliverable here is withheld from: the terminus, or else the link."""
+        return self if self.terminus is None else self.terminus
+
+    @property
+    @abstractmethod
+    def is_live(self) -> bool:
+        """Whether the client may still settle deliveries of this detached link (part 2 §2.7.6)."""
+
+    @abstractmethod
+    def end_drain(self) -> bool:
+        """Answer the drain if all available messages were sent. Returns False if it has to be tried again."""
+
+    @abstractmethod
+    def acquires_for(self, transaction: OpenTransaction | None) -> None:
+        """Acquire messages in a transaction from now on; None: in no transaction."""
+
+    @abstractmethod
+    def watch_again(self, delivery: OutgoingDelivery) -> None:
+        """Restart the consumer timeout of a delivery whose transaction is over, if the client still has it."""
+
+    @abstractmethod
+    def apply(self, tag: bytes, entry: Entry, outcome: settlement.Outcome) -> bool:
+        """Settle an entry, and its note in the terminus. Returns whether the client must wait until this is durable."""
+
+    @abstractmethod
+    def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None, was_noted: bool) -> None:
+        """Tell the client that a delivery is settled; if `was_noted`, once the removal of its note is durable."""
+
+    @abstractmethod
+    def count_acked(self) -> None:
+        """Count a delivery that the client accepted."""
+
+    @abstractmethod
+    def fail_later(self, error: AmqpError | Amqp10Error, entry: Entry) -> None:
+        """End the link at the end of the tick, because its queue is delivering at the moment."""
+
+
 @final
 class Transactions:
     """The transactions of a session."""
 
-    def __init__(self, session: "ServerSession") -> None:
-        self.session = session
+    def __init__(self, gateway: Gateway, vhost: VHost) -> None:
+        self._gateway = gateway
+        self._vhost = vhost
         self._open: dict[bytes, OpenTransaction] = {}
         self._count = 0
-
-    def control(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
-        """Attach a link to the coordinator."""
-        capabilities = [LOCAL_TRANSACTIONS, MULTI_TXNS_PER_SSN]
-        outcomes = attach.source.outcomes if attach.source is not None else []
-        owner = _Control(self, link, not outcomes or _REJECTED in outcomes)
-        self.session.names.free(owner.name_key)
-        self.session.names.take(owner.name_key, owner)
-        link.accept(Attach(source=attach.source, target=Coordinator(capabilities=capabilities)))
-        link.grant(_CREDIT)
-        return owner
 
     # -- declare and discharge ----------------------------------------------------------------------------------
 
@@ -115,18 +135,9 @@ class Transactions:
             raise InvalidField(f"a session has {_OPEN_MAX} open transactions at most: discharge some", SCOPE_LINK)
         self._count += 1
         txn_id = self._count.to_bytes(_ID_BYTES, "big")
-        work = Transaction(self.session.gateway.broker, self.session.vhost)
+        work = Transaction(self._gateway.broker, self._vhost)
         self._open[txn_id] = OpenTransaction(txn_id, link, work)
         return txn_id
-
-    def is_half_posted(self, txn_id: bytes) -> bool:
-        """Whether a message has been posted in part in this transaction."""
-        for link in self.session.engine.links:
-            if isinstance(link, ReceiverLink) and link.begun is not None:
-                state = link.begun.state
-                if isinstance(state, TransactionalState) and state.txn_id == txn_id:
-                    return True
-        return False
 
     def end(self, link: ReceiverLink, reason: str) -> None:
         """Detach a link to the coordinator with an error, and roll back the transactions that were declared on it."""
@@ -140,8 +151,8 @@ class Transactions:
         """
         found = self.find(txn_id)
         del self._open[txn_id]
-        if not fail and found.failure is None and self.session.gateway.failure:
-            found.failure = TransactionRollback(f"nothing durable can be stored: {self.session.gateway.failure}")
+        if not fail and found.failure is None and self._gateway.failure:
+            found.failure = TransactionRollback(f"nothing durable can be stored: {self._gateway.failure}")
         if not fail and found.failure is None:
             try:
                 found.work.commit()
@@ -158,7 +169,7 @@ class Transactions:
         for delivery in found.acquired:
             entry = delivery.mark
             owner = delivery.link.owner
-            if isinstance(entry, Entry) and isinstance(owner, OutgoingLink) and not owner.is_over:
+            if isinstance(entry, Entry) and isinstance(owner, SourceLink) and not owner.is_over:
                 # The message was acquired in the transaction, so a rollback takes it back from the client.
                 delivery.mark = None
                 owner.apply(delivery.tag, entry, settlement.RELEASED)
@@ -172,7 +183,7 @@ class Transactions:
             link.acquires_for(None)
         for delivery in found.acquired:
             owner = delivery.link.owner
-            if isinstance(owner, OutgoingLink):
+            if isinstance(owner, SourceLink):
                 owner.watch_again(delivery)
 
     def roll_back_of(self, link: ReceiverLink | None) -> None:
@@ -188,7 +199,7 @@ class Transactions:
             raise UnknownTransaction(f"there is no transaction {txn_id.hex()} on this session", SCOPE_LINK)
         return found
 
-    def acquire(self, link: "OutgoingLink", txn_id: bytes | None) -> None:
+    def acquire(self, link: SourceLink, txn_id: bytes | None) -> None:
         """Acquire what is sent on a link in a transaction from now on; None: in none. Raises UnknownTransaction."""
         if link.acquires is not None:
             link.acquires.acquiring.pop(link, None)
@@ -198,7 +209,7 @@ class Transactions:
         link.acquires_for(found)
 
     def acquired(
-        self, link: "OutgoingLink", found: OpenTransaction, delivery: OutgoingDelivery | None, entry: Entry
+        self, link: SourceLink, found: OpenTransaction, delivery: OutgoingDelivery | None, entry: Entry
     ) -> None:
         """Note that a link sent a message in a transaction. `delivery` is None if it was sent settled, thus retired."""
         if delivery is not None:
@@ -213,48 +224,11 @@ class Transactions:
 
     # -- what is done in them -----------------------------------------------------------------------------------
 
-    def publish(
-        self, link: "IncomingLink", delivery: IncomingDelivery, state: TransactionalState, payload: bytes
-    ) -> None:
-        """Post a message in a transaction: it is published when the transaction is committed.
-
-        An error makes the transaction fail, and rejects the delivery. Raises UnknownTransaction, and NotImplementedHere
-        for an annotation that must not be ignored.
-        """
-        found = self.find(state.txn_id)
-        outcome: Outcome = ACCEPTED
-        posting: Posting | None = None
-        try:
-            link.check_format(delivery)
-            target, message, more_keys = link.read(payload)
-            # The message is routed now, because its outcome already says whether it is routed (part 4 §4.4.4).
-            queues = self.session.vhost.queues_of(target.route, message, more_keys)
-            if not queues:
-                if delivery.is_settled:
-                    raise NotFound(f"no queue takes a message to '{target.address.exchange}', and it came settled")
-                outcome = RELEASED
-            link.check_kept(message, queues)
-            if delivery.settles_second and not delivery.is_settled:
-                posting = Posting(state.txn_id, delivery, outcome)
-            found.work.publish(LinkPublish(link, target, message, queues, posting))
-        except (AmqpError, Amqp10Error) as error:
-            found.failure = error
-            if isinstance(error, NotImplementedHere):
-                raise
-            posting = None
-            outcome = Rejected(error=to_wire(error))
-        if not delivery.is_settled:
-            link.link.settle(delivery, TransactionalState(txn_id=state.txn_id, outcome=outcome))
-            if posting is not None:
-                link.wait_for(posting, delivery)
-
     def retires(self, delivery: OutgoingDelivery) -> bool:
         """Whether a delivery is retired in one of the open transactions."""
         return any(delivery in each.retired for each in self._open.values())
 
-    def settle(
-        self, link: "OutgoingLink", delivery: OutgoingDelivery, state: TransactionalState, settled: bool
-    ) -> None:
+    def settle(self, link: SourceLink, delivery: OutgoingDelivery, state: TransactionalState, settled: bool) -> None:
         """Retire a delivery in a transaction: its outcome is applied when the transaction is committed.
 
         Raises UnknownTransaction, and InvalidField for a state without an outcome.
@@ -268,9 +242,7 @@ class Transactions:
             # A delivery cannot be retired twice, and two accepted discharges would say that it was.
             self.end(found.link, f"delivery {delivery.tag.hex()} has its outcome in another transaction")
             return
-        outcome = (
-            link.default_outcome if state.outcome is None else settlement_of(state.outcome, self.session.vhost.dialect)
-        )
+        outcome = link.default_outcome if state.outcome is None else settlement_of(state.outcome, self._vhost.dialect)
         if outcome is None:
             raise InvalidField("a transactional state needs an outcome", SCOPE_SESSION)
         entry = delivery.mark
@@ -287,44 +259,12 @@ class Transactions:
 
 
 @final
-class LinkPublish(StagedPublish):
-    """A message that was posted in a transaction. It goes to `queues`, whatever is bound until the commit.
-
-    The outcome that its publisher was told depends on these queues. `posting` is the delivery if the publisher settles
-    it later.
-    """
-
-    def __init__(
-        self,
-        link: "IncomingLink",
-        target: PublishTarget,
-        message: Message,
-        queues: list[Queue],
-        posting: Posting | None,
-    ) -> None:
-        super().__init__(target.route, message, None, queues)
-        self._link = link
-        self._target = target
-        self._posting = posting
-
-    def put(self, queues: list[Queue]) -> None:
-        if queues:
-            self._link.put(None, self._target, self.message, queues)
-        if self._posting is not None:
-            self._posting.applied()
-
-    def undo(self) -> None:
-        if self._posting is not None:
-            self._posting.undone()
-
-
-@final
 class LinkSettlement(StagedSettlement):
     """An outcome in a transaction. `settled`: the client has settled the delivery, and is told nothing more of it."""
 
     def __init__(
         self,
-        link: "OutgoingLink",
+        link: SourceLink,
         delivery: OutgoingDelivery | None,
         entry: Entry,
         state: Outcome,
@@ -359,8 +299,7 @@ class LinkSettlement(StagedSettlement):
     def apply(self) -> None:
         held = self._held
         if self._outcome is settlement.ACCEPTED:
-            self._link.session.outflow.acked += 1
-            self._link.consumer.passed.acked += 1
+            self._link.count_acked()
         self._apply(self._outcome)
         if not self._settled and self._delivery is not None:
             self._link.settle(self._delivery, self._state, held is not None and held.note is not None)
@@ -392,144 +331,3 @@ class LinkSettlement(StagedSettlement):
         elif link.is_over:
             # The link was suspended meanwhile, and its terminus did not get what the transaction held.
             terminus.hold(delivery.tag, link.queue, self._entry)
-
-
-@final
-class _Control(ReceiverOwner, NamedLink):
-    """A link to the coordinator: declares and discharges come as messages, and are answered by outcomes."""
-
-    def __init__(self, transactions: Transactions, link: ReceiverLink, rejects: bool) -> None:
-        self.name_key: Key = transactions.session.name_key(link.name, True)
-        self._transactions = transactions
-        self._link = link
-        # Whether errors are sent as the outcome `rejected`; otherwise they end the link (part 4 §4.2).
-        self._rejects = rejects
-
-    def on_message(self, link: ReceiverLink, delivery: IncomingDelivery | None, payload: bytes) -> None:
-        if link.credit <= _CREDIT // 2:
-            link.grant(_CREDIT)
-        if delivery is None or delivery.is_settled:
-            raise IllegalState("declare and discharge must not be sent settled", SCOPE_LINK)
-        state: DeliveryState | None
-        try:
-            command = _command(payload)
-            if isinstance(command, Declare):
-                state = self._declare(command)
-            elif isinstance(command, Discharge):
-                state = self._discharge(command, delivery)
-            else:
-                raise InvalidField("a coordinator takes declare and discharge", SCOPE_LINK)
-        except (AmqpError, Amqp10Error) as error:
-            if not self._rejects:
-                raise
-            state = Rejected(error=to_wire(error))
-        if state is not None:
-            link.settle(delivery, state)
-
-    def _declare(self, command: Declare) -> DeliveryState:
-        if command.global_id is not None:
-            raise NotImplementedHere("there are no distributed transactions here: no global-id")
-        return Declared(txn_id=self._transactions.declare(self._link))
-
-    def _discharge(self, command: Discharge, delivery: IncomingDelivery) -> DeliveryState | None:
-        """Discharge a transaction. Returns the outcome to answer with; None: the answer comes later, or the link ended.
-
-        Raises UnknownTransaction, and TransactionRollback if the client takes no `rejected`.
-        """
-        if self._transactions.is_half_posted(command.txn_id):
-            # A message must be posted whole before the discharge (part 4 §4.4.1).
-            self._transactions.end(self._link, "a message was posted in part when its transaction was discharged")
-            return None
-        connection = self._transactions.session.connection
-        found = self._transactions.discharge(command.txn_id, command.fail)
-        state: DeliveryState = ACCEPTED
-        if not command.fail:
-            if found.failure is None:
-                connection.confirms.add(Discharged(self._transactions, self._link, delivery))
-                return None
-            error = TransactionRollback(found.failure.text)
-            if not self._rejects:
-                raise error
-            state = Rejected(error=to_wire(error))
-        # Dispositions as sender and as receiver are queued apart. They are flushed here, because the settlement of what
-        # was acquired must come before the answer (part 4 §4.4.3).
-        self._link.session.flush_dispositions()
-        aborting = found.aborting
-        if aborting:
-            connection.confirms.at_end(_Aborted(connection, self._link, delivery, state, aborting))
-            return None
-        return state
-
-    def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
-        """Nothing to do: declares and discharges are settled when they are answered."""
-
-    def on_detached(self, error: FlintError | None, closed: bool) -> None:
-        self._transactions.session.names.leave(self.name_key, self)
-        self._transactions.roll_back_of(self._link)
-
-    def on_released(self) -> None:
-        self._transactions.session.names.leave(self.name_key, self)
-
-    def stolen(self) -> None:
-        self._link.detach(LinkStolen(f"link '{self._link.name}' was attached somewhere else"), closed=False)
-        self._transactions.roll_back_of(self._link)
-        self._transactions.session.connection.touch()
-
-
-@final
-class Discharged(PendingReply):
-    """Accepts a discharge once its commit is durable."""
-
-    def __init__(self, transactions: Transactions, link: ReceiverLink, delivery: IncomingDelivery) -> None:
-        self._transactions = transactions
-        self._link = link
-        self._delivery = delivery
-
-    def send(self) -> None:
-        self._link.accept_delivery(self._delivery)
-
-    def fail(self, reason: str) -> None:
-        """The storage failed: a restart may or may not find the transaction, so the link ends without an outcome."""
-        self._link.detach(
-            ResourceError(f"nothing durable can be stored, the transaction may be there after a restart: {reason}")
-        )
-        self._transactions.roll_back_of(self._link)
-
-
-@final
-class _Aborted(PendingReply):
-    """Answers a discharge that rolled back, after the aborts of deliveries acquired in it are sent (part 4 §4.4.3)."""
-
-    def __init__(
-        self,
-        connection: "ServerConnection",
-        link: ReceiverLink,
-        delivery: IncomingDelivery,
-        state: DeliveryState,
-        aborting: list[SenderLink],
-    ) -> None:
-        self._connection = connection
-        self._link = link
-        self._delivery = delivery
-        self._state = state
-        self._aborting = aborting
-
-    def send(self) -> None:
-        if any(link.is_aborting for link in self._aborting):
-            self._connection.confirms.at_end(self)
-        else:
-            self._link.settle(self._delivery, self._state)
-
-    def fail(self, reason: str) -> None:
-        """Nothing to do: a rollback needs no storage."""
-
-
-def _command(payload: bytes) -> Composite:
-    """Decode the command in a message to the coordinator (part 4 §4.3). Raises InvalidField for any other body."""
-    try:
-        found = scan(payload)
-        if found.body_kind == AMQP_VALUE:
-            return decode_composite(payload, section_at(payload, found.body, found.end)[1], found.footer_or_end)[0]
-    except DecodeError as error:
-        raise InvalidField(f"no command for a coordinator: {error.text}", SCOPE_LINK) from None
-    raise InvalidField("a coordinator takes messages with one amqp-value", SCOPE_LINK)

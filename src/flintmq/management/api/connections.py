@@ -134,7 +134,7 @@ def channel_facts(call: Call, socket: Socket, channel: AnyChannel, details: Deta
         }
     else:
         outflow = channel.outflow
-        consumers = [link for link in channel.connection.senders.values() if link.session is channel]
+        consumers = [link for link in channel.connection.senders.values() if link.link.session is channel.engine]
         shown |= {
             "confirm": True,
             "transactional": False,

@@ -7,6 +7,7 @@ from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp10.outgoing import LinkConsumer
+from flintmq.gateway.amqp10.session import ServerSession
 from flintmq.management.http.call import Call
 from flintmq.management.stats.connections import AnyChannel, ends_of, name_of, number_of
 
@@ -88,4 +89,7 @@ def _channel_of(consumer: Consumer) -> AnyChannel | None:
     if isinstance(consumer, ChannelConsumer):
         channel = consumer.channel
         return channel if isinstance(channel, ServerChannel) else None
-    return consumer.owner.session if isinstance(consumer, LinkConsumer) else None
+    if isinstance(consumer, LinkConsumer):
+        session = consumer.owner.session
+        return session if isinstance(session, ServerSession) else None
+    return None

@@ -40,7 +40,7 @@ class OpenChannel:
         channel = self.channel
         if isinstance(channel, ServerChannel):
             return len(channel.deliveries.consumers)
-        return sum([link.session is channel for link in channel.connection.senders.values()])
+        return sum([link.link.session is channel.engine for link in channel.connection.senders.values()])
 
     @property
     def unacked(self) -> int:
@@ -48,7 +48,7 @@ class OpenChannel:
         if isinstance(channel, ServerChannel):
             return channel.deliveries.unacked_count
         links = channel.connection.senders.values()
-        return sum([int(link.link.unsettled) for link in links if link.session is channel])
+        return sum([int(link.link.unsettled) for link in links if link.link.session is channel.engine])
 
     @property
     def unconfirmed(self) -> int:
