@@ -19,7 +19,7 @@ from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.confirms import Confirms
 from flintmq.gateway.amqp10.confirms import Confirms as Confirms10
 from flintmq.gateway.amqp10.coordinator import Discharged
-from flintmq.gateway.amqp10.outgoing import OutgoingLink
+from flintmq.gateway.amqp10.outgoing_link import OutgoingLink
 from flintmq.gateway.amqp10.transactions import Transactions
 from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.receiver import ReceiverLink

@@ -7,25 +7,25 @@ from tests.conformance.mutations.mutation import Mutation, listed
 MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "3.4.6.target-keeps-parts",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         '                found[tag] = received_state(b"".join(received.parts))',
         "                found[tag] = None",
     ),
     (
         "3.4.6.tag-2-receiver-skips",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         "            progress = Progress(0 if known is None else seen(known, delivery.state))",
         "            progress = Progress(0)",
     ),
     (
         "3.4.6.tag-2-any-start",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         "            progress = Progress(0 if known is None else seen(known, delivery.state))",
         "            progress = Progress(0 if known is None else known.size)",
     ),
     (
         "3.4.6.tag-4-receiver-forgets",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         (
             "            if not payload:\n"
             "                # The part has no new bytes to remember.\n"
@@ -41,13 +41,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-6-receiver-skips",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         "            progress = Progress(0 if known is None else seen(known, delivery.state))",
         "            progress = Progress(0)",
     ),
     (
         "3.4.6.tag-7",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         (
             "        self._let_go()\n"
             "        if self.terminus is not None:\n"
@@ -57,13 +57,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.target-outcome",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         "                found[tag] = decoded_state(received.outcome)",
         "                found[tag] = None",
     ),
     (
         "3.4.6.tag-8",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         (
             "            self.link.settle(delivery, delivery.state if isinstance(delivery.state, Outcome) else ours)\n"
             "        terminus.forget(delivery.tag)"
@@ -72,13 +72,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-10",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         ("        if settled and self.terminus is not None:\n            self.terminus.forget(delivery.tag)"),
         "        pass",
     ),
     (
         "3.4.6.tag-11-aborted",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         (
             "        self._let_go()\n"
             "        if self.terminus is not None:\n"
@@ -88,7 +88,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-12-settled",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         (
             "            self.link.settle(delivery, delivery.state if isinstance(delivery.state, Outcome) else ours)\n"
             "        terminus.forget(delivery.tag)"
@@ -97,19 +97,19 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-13-restated",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         "            self.link.settle(delivery, delivery.state if isinstance(delivery.state, Outcome) else ours)",
         "            self.link.settle(delivery, ours)",
     ),
     (
         "3.4.6.target-differs",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         "            self.link.settle(delivery, delivery.state if isinstance(delivery.state, Outcome) else ours)",
         "            self.link.settle(delivery, ours)",
     ),
     (
         "3.4.6.tag-14",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         (
             "        self._let_go()\n"
             "        if self.terminus is not None:\n"
@@ -119,7 +119,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.target-aborted",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         (
             "        self._let_go()\n"
             "        if self.terminus is not None:\n"
@@ -357,13 +357,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.3.lost-receiver",
-        "gateway/amqp10/outgoing.py",
+        "gateway/amqp10/outgoing_link.py",
         ("            self._give_back(self.link.take_unsettled())\n            if terminus"),
         ("            self.link.take_unsettled()\n            if terminus"),
     ),
     (
         "3.4.1.received-only-on-resumption",
-        "gateway/amqp10/outgoing.py",
+        "gateway/amqp10/outgoing_link.py",
         "            link.send(self.number, head, body, False, entry)",
         (
             '            state = __import__("flintmq.wire.amqp10.states", fromlist=["Received"]).Received(0, 0)\n'
@@ -372,7 +372,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.3.no-spontaneous-rejection",
-        "gateway/amqp10/outgoing.py",
+        "gateway/amqp10/outgoing_link.py",
         (
             "        for delivery in self.link.take_unsettled():\n"
             "            delivery.mark = None\n"
@@ -422,7 +422,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.5.2.copy-link-remembers",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         "        consumed = view_of(queue)\n",
         "        consumed = queue\n",
     ),
@@ -432,7 +432,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "        return settlement.ACCEPTED\n",
         "        return settlement.RELEASED\n",
     ),
-    ("3.5.2.copy", "gateway/amqp10/attaching.py", "        consumed = view_of(queue)\n", "        consumed = queue\n"),
+    ("3.5.2.copy", "gateway/amqp10/attach.py", "        consumed = view_of(queue)\n", "        consumed = queue\n"),
     (
         "3.5.2.move",
         "broker/queue/classic.py",
@@ -441,13 +441,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.5.3.default-outcome",
-        "gateway/amqp10/outgoing.py",
+        "gateway/amqp10/outgoing_link.py",
         ("            outcome = self.default_outcome\n        entry"),
         ("            outcome = settlement.ACCEPTED\n        entry"),
     ),
     (
         "3.5.3.default-outcome-on-detach",
-        "gateway/amqp10/outgoing.py",
+        "gateway/amqp10/outgoing_link.py",
         ("                    self.apply(delivery.tag, entry, self.default_outcome)\n        if entries:"),
         ("                    self.apply(delivery.tag, entry, settlement.RELEASED)\n        if entries:"),
     ),
@@ -459,13 +459,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.5.3.accepted-supported",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         "if name in OUTCOMES] or OUTCOMES",
         "if name in OUTCOMES]",
     ),
     (
         "3.5.3.outcomes-valid",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         "    source.outcomes = [name for name in source.outcomes if name in OUTCOMES] or OUTCOMES",
         "    source.outcomes = source.outcomes or OUTCOMES",
     ),
@@ -717,11 +717,11 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.5.1.filter-is-stable",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         "    consumer.filter_by(wanted.no_local, wanted.condition)\n",
         "    consumer.filter_by(wanted.no_local, None)\n",
     ),
-    ("3.5.3.filter-checked", "gateway/amqp10/attaching.py", "    source.filter = wanted.in_place\n", "    pass\n"),
+    ("3.5.3.filter-checked", "gateway/amqp10/attach.py", "    source.filter = wanted.in_place\n", "    pass\n"),
     (
         "3.5.8.filter-types",
         "gateway/amqp10/filters.py",
@@ -734,10 +734,10 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "    if value is None or isinstance(value, Described):",
         "    if isinstance(value, Described):",
     ),
-    ("3.5.8.echoed", "gateway/amqp10/attaching.py", "    source.filter = wanted.in_place\n", "    pass\n"),
+    ("3.5.8.echoed", "gateway/amqp10/attach.py", "    source.filter = wanted.in_place\n", "    pass\n"),
     (
         "3.5.8.selector",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         "    consumer.filter_by(wanted.no_local, wanted.condition)\n",
         "    consumer.filter_by(wanted.no_local, None)\n",
     ),
@@ -749,13 +749,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.5.3.distribution-mode-told",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         "        source.distribution_mode = COPY if queue.keeps_all else MOVE\n",
         "        source.distribution_mode = None\n",
     ),
     (
         "3.5.3.capabilities",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         "    source.capabilities = [nodes.VOLATILE] if is_reply else [*known, *nodes.FILTERS]",
         "    source.capabilities = []",
     ),
@@ -877,7 +877,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "address.v2-exchange",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         ("    if place.key is None:\n        return IncomingLink(session, link, target, None, place.name)\n"),
         (
             '    if place.key == "":\n'
@@ -888,7 +888,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "address.v2-null",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         "        return IncomingLink(session, link, target, None, None)\n",
         '        raise InvalidField("a target without an address", SCOPE_LINK)\n',
     ),
@@ -904,10 +904,10 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         ('        if parts[0] == "topic":\n            return'),
         ("        if False:\n            return"),
     ),
-    ("address.plain", "gateway/amqp10/attaching.py", "    return Place(QUEUE, name)\n", "    raise NotFound(name)\n"),
+    ("address.plain", "gateway/amqp10/attach.py", "    return Place(QUEUE, name)\n", "    raise NotFound(name)\n"),
     (
         "address.not-found",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         ("        raise NotFound(f\"no queue '{place.name}' in vhost '{vhost.name}'\")\n    return found"),
         ("        raise InvalidField(f\"no queue '{place.name}' in vhost '{vhost.name}'\")\n    return found"),
     ),
@@ -925,19 +925,19 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "address.refused",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         ('        session.rights.check(READ, "queue", place.name)\n        return _queue'),
         "        return _queue",
     ),
     (
         "outcome.unroutable",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         ("        elif outcome == UNROUTED:\n            self._settle(delivery, RELEASED)"),
         ("        elif outcome == UNROUTED:\n            self._settle(delivery, ACCEPTED)"),
     ),
     (
         "outcome.refused",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         ("        elif outcome == TURNED_AWAY:\n            self._settle(delivery, _too_long(queues))"),
         ("        elif outcome == TURNED_AWAY:\n            self._settle(delivery, ACCEPTED)"),
     ),
@@ -1067,7 +1067,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "4.4.txn-id-correct",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         "            self.link.settle(delivery, TransactionalState(txn_id=state.txn_id, outcome=outcome))",
         '            self.link.settle(delivery, TransactionalState(txn_id=b"\\0", outcome=outcome))',
     ),
@@ -1109,13 +1109,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "4.4.3.acquisition",
-        "gateway/amqp10/outgoing.py",
+        "gateway/amqp10/outgoing_link.py",
         "        state = None if acquires is None else TransactionalState(txn_id=acquires.id)",
         "        state = None",
     ),
     (
         "4.4.3.acquisition-unsupported",
-        "gateway/amqp10/outgoing.py",
+        "gateway/amqp10/outgoing_link.py",
         "            self.session.transactions.acquire(self, txn_id if isinstance(txn_id, bytes) else None)",
         "            pass",
     ),
@@ -1139,32 +1139,32 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ("4.4.3.half-sent-failure", "gateway/amqp10/coordinator.py", "        if aborting:\n", "        if False:\n"),
     (
         "4.4.4.posting-fails",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         ("            found.failure = error\n            if isinstance(error, NotImplementedHere):"),
         "            if isinstance(error, NotImplementedHere):",
     ),
     (
         "4.4.4.outcome-before-commit",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         "            self.link.settle(delivery, TransactionalState(txn_id=state.txn_id, outcome=outcome))",
         "            pass",
     ),
     (
         "4.4.4.outcome-same-transaction",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         "            self.link.settle(delivery, TransactionalState(txn_id=state.txn_id, outcome=outcome))",
         "            self.link.settle(delivery, outcome)",
     ),
     ("4.4.4.outcome-withdrawn", "broker/transaction.py", "    if promised and not remaining:\n", "    if False:\n"),
     (
         "4.4.4.outcome-reflected",
-        "gateway/amqp10/posting.py",
+        "gateway/amqp10/posted_delivery.py",
         "        self._delivery.mark = self._outcome\n",
         "        pass\n",
     ),
     (
         "4.4.4.controller-settles",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         ("        if settled and self.terminus is not None:\n            self.terminus.forget(delivery.tag)"),
         "        pass",
     ),
@@ -1176,7 +1176,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "4.4.4.acquired-outcome",
-        "gateway/amqp10/outgoing.py",
+        "gateway/amqp10/outgoing_link.py",
         ("        if isinstance(state, TransactionalState):\n            try:"),
         (
             "        if isinstance(state, TransactionalState):\n"
@@ -1281,13 +1281,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "2.7.5.snd-settled",
-        "gateway/amqp10/outgoing.py",
+        "gateway/amqp10/outgoing_link.py",
         "            link.send(self.number, head, body, True)",
         "            link.send(self.number, head, body, False, entry)",
     ),
     (
         "2.7.5.snd-unsettled",
-        "gateway/amqp10/outgoing.py",
+        "gateway/amqp10/outgoing_link.py",
         "            link.send(self.number, head, body, False, entry)",
         "            link.send(self.number, head, body, True)",
     ),
@@ -1337,7 +1337,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "2.7.5.message-format",
-        "gateway/amqp10/incoming.py",
+        "gateway/amqp10/incoming_link.py",
         "                self._check_format(delivery)\n            if known",
         "                pass\n            if known",
     ),
@@ -1385,7 +1385,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-3",
-        "gateway/amqp10/outgoing.py",
+        "gateway/amqp10/outgoing_link.py",
         "            self.settle_held(held.tag, outcome)",
         "            pass",
     ),
@@ -1422,7 +1422,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.outcome-only-when-sure",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         "        answer.unsettled = dict.fromkeys(terminus.unsettled)",
         "        answer.unsettled = dict.fromkeys(terminus.unsettled, default_of(source, session.vhost.dialect)[0])",
     ),
@@ -1464,7 +1464,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "2.7.3.reattach-without-map",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         "        theirs = attach.unsettled or {}\n",
         "        theirs = dict.fromkeys(terminus.unsettled) if attach.unsettled is None else attach.unsettled\n",
     ),
@@ -1500,7 +1500,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "2.6.3.unsettled-told",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         "        answer.unsettled = dict.fromkeys(terminus.unsettled)",
         "        answer.unsettled = {}",
     ),
@@ -1795,13 +1795,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "2.6.7.available",
-        "gateway/amqp10/outgoing.py",
+        "gateway/amqp10/outgoing_link.py",
         "        return min(self.queue.available_to(self.consumer), UINT_MAX)",
         "        return 0",
     ),
     (
         "2.6.8.synchronous-get",
-        "gateway/amqp10/outgoing.py",
+        "gateway/amqp10/outgoing_link.py",
         ("        if link.drain:\n            self.session.connection.drain(self)"),
         "        pass",
     ),
@@ -1841,7 +1841,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "2.6.3.actual-properties",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         "    answer = Attach(source=source, target=attach.target, properties=attach.properties)",
         "    answer = Attach(source=Source(address=source.address), target=attach.target, properties=attach.properties)",
     ),
@@ -1853,7 +1853,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "2.6.3.not-pre-empted",
-        "gateway/amqp10/attaching.py",
+        "gateway/amqp10/attach.py",
         "    source.outcomes = [name for name in source.outcomes if name in OUTCOMES] or OUTCOMES",
         (
             "    if any(name not in OUTCOMES for name in source.outcomes):\n"
@@ -1931,7 +1931,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "2.8.18.stolen",
-        "gateway/amqp10/outgoing.py",
+        "gateway/amqp10/outgoing_link.py",
         "        self.link.detach(LinkStolen(f\"link '{self.link.name}' was attached somewhere else\"), closed=False)",
         "        self.link.detach(ResourceDeleted(f\"link '{self.link.name}' was attached somewhere else\"), closed=False)",
     ),

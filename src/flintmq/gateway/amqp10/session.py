@@ -5,7 +5,7 @@ from typing import final
 
 from flintmq.base.errors import FlintError
 from flintmq.broker.vhost_access import Access
-from flintmq.gateway.amqp10.attaching import receive_from, send_to
+from flintmq.gateway.amqp10.attach import receive_from, send_to
 from flintmq.gateway.amqp10.management_links import ManagementPairs, leads_there
 from flintmq.gateway.amqp10.ports import ClientConnection, ClientSession
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner

@@ -6,7 +6,7 @@ from flintmq.broker.access.user import User
 from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
-from flintmq.gateway.amqp10.outgoing import LinkConsumer
+from flintmq.gateway.amqp10.outgoing_link import LinkConsumer
 from flintmq.gateway.amqp10.session import ServerSession
 from flintmq.management.http.call import Call
 from flintmq.management.stats.connections import AnyChannel, ends_of, name_of, number_of

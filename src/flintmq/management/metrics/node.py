@@ -10,7 +10,7 @@ from flintmq.broker.counters.traffic import Inflow, Outflow, Traffic
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.tick import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from flintmq.gateway.amqp10.confirms import PROTOCOL
-from flintmq.gateway.amqp10.outgoing import LinkConsumer
+from flintmq.gateway.amqp10.outgoing_link import LinkConsumer
 from flintmq.management.metrics.exposition import COUNTER, GAUGE, histogram, several, single
 from flintmq.management.ports import Node
 from flintmq.management.slices import each

@@ -6,7 +6,7 @@ import pytest
 
 from flintmq.base.errors import EndedByPeer
 from flintmq.broker.ports import PolicyRecord, TopicPermissionRecord
-from flintmq.gateway.amqp10.incoming import LINK_CREDIT, SETTLED_CREDIT
+from flintmq.gateway.amqp10.incoming_link import LINK_CREDIT, SETTLED_CREDIT
 from flintmq.protocol.amqp10.delivery import tag_of
 from flintmq.wire.amqp10.composite import Annotations
 from flintmq.wire.amqp10.performatives import Attach

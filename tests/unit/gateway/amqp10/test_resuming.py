@@ -4,7 +4,7 @@ import pytest
 
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.broker.queue.base import Queue
-from flintmq.gateway.amqp10.incoming import LINK_CREDIT
+from flintmq.gateway.amqp10.incoming_link import LINK_CREDIT
 from flintmq.protocol.amqp10.connection import Tuning
 from flintmq.protocol.amqp10.frame_writer import encode
 from flintmq.protocol.amqp10.receiver import IncomingDelivery

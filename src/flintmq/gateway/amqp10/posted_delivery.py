@@ -9,7 +9,7 @@ from flintmq.wire.amqp10.states import Outcome, TransactionalState
 
 
 @final
-class Posting:
+class PostedDelivery:
     """A delivery that waits for the discharge of its transaction. `outcome` is what an accepted discharge gives it.
 
     The terminus of the link tells the state of the delivery to a link that resumes. Until the discharge, that is a

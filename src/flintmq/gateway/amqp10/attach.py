@@ -23,11 +23,11 @@ from flintmq.gateway.amqp10.addresses import EXCHANGE, PLAIN, QUEUE, Place, pars
 from flintmq.gateway.amqp10.annotations import check_state
 from flintmq.gateway.amqp10.coordinator import attach_coordinator
 from flintmq.gateway.amqp10.filters import read_filters
-from flintmq.gateway.amqp10.incoming import IncomingLink
+from flintmq.gateway.amqp10.incoming_link import IncomingLink
 from flintmq.gateway.amqp10.link_terminus import join, known_source, known_target, outlasts, remember
 from flintmq.gateway.amqp10.message_encoder import MessageEncoder
 from flintmq.gateway.amqp10.outcomes import OUTCOMES, default_of
-from flintmq.gateway.amqp10.outgoing import OutgoingLink
+from flintmq.gateway.amqp10.outgoing_link import OutgoingLink
 from flintmq.gateway.amqp10.ports import ClientSession
 from flintmq.gateway.amqp10.resumption import Resumption
 from flintmq.gateway.durability import PendingReply

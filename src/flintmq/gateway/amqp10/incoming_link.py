@@ -31,7 +31,7 @@ from flintmq.gateway.amqp10.link_terminus import decoded_state, encoded_state, j
 from flintmq.gateway.amqp10.message_parser import MessageParser, PublishOptions
 from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.ports import ClientSession, TargetLink
-from flintmq.gateway.amqp10.posting import Posting
+from flintmq.gateway.amqp10.posted_delivery import PostedDelivery
 from flintmq.gateway.amqp10.progress import OutcomeKept, PartKept, Progress, seen
 from flintmq.gateway.publishing import PublishTarget
 from flintmq.protocol.amqp10.faults import to_wire
@@ -281,7 +281,7 @@ class IncomingLink(TargetLink, EntryHolder, DetachedLink, NamedLink):
         """
         found = self.session.transactions.find(state.txn_id)
         outcome: Outcome = ACCEPTED
-        posting: Posting | None = None
+        posted: PostedDelivery | None = None
         try:
             self._check_format(delivery)
             target, message, more_keys = self._read(payload)
@@ -293,18 +293,18 @@ class IncomingLink(TargetLink, EntryHolder, DetachedLink, NamedLink):
                 outcome = RELEASED
             self._check_kept(message, queues)
             if delivery.settles_second and not delivery.is_settled:
-                posting = Posting(state.txn_id, delivery, outcome)
-            found.work.publish(LinkPublish(self, target, message, queues, posting))
+                posted = PostedDelivery(state.txn_id, delivery, outcome)
+            found.work.publish(LinkPublish(self, target, message, queues, posted))
         except (AmqpError, Amqp10Error) as error:
             found.failure = error
             if isinstance(error, NotImplementedHere):
                 raise
-            posting = None
+            posted = None
             outcome = Rejected(error=to_wire(error))
         if not delivery.is_settled:
             self.link.settle(delivery, TransactionalState(txn_id=state.txn_id, outcome=outcome))
-            if posting is not None:
-                self._wait_for(posting, delivery)
+            if posted is not None:
+                self._wait_for(posted, delivery)
 
     def _named_target(self) -> PublishTarget:
         """The target that the last message names. Raises PreconditionFailed for none, InvalidField for a long name."""
@@ -438,11 +438,11 @@ class IncomingLink(TargetLink, EntryHolder, DetachedLink, NamedLink):
             self.link.settle(delivery, delivery.state if isinstance(delivery.state, Outcome) else ours)
         terminus.forget(delivery.tag)
 
-    def _wait_for(self, posting: Posting, delivery: IncomingDelivery) -> None:
+    def _wait_for(self, posted: PostedDelivery, delivery: IncomingDelivery) -> None:
         """Keep a delivery that was posted in a transaction until the client settles it."""
-        delivery.mark = posting
+        delivery.mark = posted
         if self.terminus is not None:
-            posting.keep(self.terminus)
+            posted.keep(self.terminus)
 
     # -- after it -----------------------------------------------------------------------------------------------
 
@@ -526,7 +526,7 @@ class IncomingLink(TargetLink, EntryHolder, DetachedLink, NamedLink):
         if delivery.tag not in terminus.unsettled:
             if isinstance(mark, Outcome):
                 terminus.received(delivery.tag, encoded_state(mark))
-            elif isinstance(mark, Posting):
+            elif isinstance(mark, PostedDelivery):
                 mark.keep(terminus)
         if not delivery.settles_second:
             # No disposition is sent on this link any more: the client may not see it.
@@ -540,7 +540,7 @@ class IncomingLink(TargetLink, EntryHolder, DetachedLink, NamedLink):
 class LinkPublish(StagedPublish):
     """A message that was posted in a transaction. It goes to `queues`, whatever is bound until the commit.
 
-    The outcome that its publisher was told depends on these queues. `posting` is the delivery if the publisher settles
+    The outcome that its publisher was told depends on these queues. `posted` is the delivery if the publisher settles
     it later.
     """
 
@@ -550,22 +550,22 @@ class LinkPublish(StagedPublish):
         target: PublishTarget,
         message: Message,
         queues: list[Queue],
-        posting: Posting | None,
+        posted: PostedDelivery | None,
     ) -> None:
         super().__init__(target.route, message, None, queues)
         self._link = link
         self._target = target
-        self._posting = posting
+        self._posted = posted
 
     def put(self, queues: list[Queue]) -> None:
         if queues:
             self._link.put(None, self._target, self.message, queues)
-        if self._posting is not None:
-            self._posting.applied()
+        if self._posted is not None:
+            self._posted.applied()
 
     def undo(self) -> None:
-        if self._posting is not None:
-            self._posting.undone()
+        if self._posted is not None:
+            self._posted.undone()
 
 
 def _too_long(queues: list[Queue]) -> Rejected:
