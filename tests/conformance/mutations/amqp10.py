@@ -172,10 +172,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "5.3.sasl-header",
         "protocol/amqp10/connection.py",
-        (
-            "                self._frame_max = HANDSHAKE_FRAME_MAX_BYTES\n                self.frames.send_raw(spec.SASL_HEADER)\n"
-        ),
-        "                self._frame_max = HANDSHAKE_FRAME_MAX_BYTES\n",
+        ("            self.frames.send_raw(due)\n            if layer is Layer.SASL:"),
+        "            if layer is Layer.SASL:",
     ),
     (
         "5.3.1.frame-bytes-zero",
@@ -237,8 +235,12 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "5.3.2.without-sasl",
         "protocol/amqp10/connection.py",
-        "        if not wants_login and got == spec.PROTOCOL_HEADER:",
-        "        if got == spec.PROTOCOL_HEADER:",
+        "        if got != due:\n",
+        (
+            "        if got == spec.PROTOCOL_HEADER:\n"
+            "            due, layer = got, Layer.FRAMES\n"
+            "        elif got != due:\n"
+        ),
     ),
     (
         "2.5.1.remote-channel",
@@ -510,17 +512,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.2.supported",
         "protocol/amqp10/connection.py",
-        (
-            "            if self._is_server:\n                self.frames.send_raw(spec.PROTOCOL_HEADER)\n            return True"
-        ),
-        (
-            "            if self._is_server:\n                self.frames.send_raw(spec.SASL_HEADER)\n            return True"
-        ),
+        ("            self.frames.send_raw(due)\n            if layer"),
+        ("            self.frames.send_raw(spec.SASL_HEADER)\n            if layer"),
     ),
     (
         "2.2.unsupported",
         "protocol/amqp10/connection.py",
-        "            self.frames.send_raw(spec.SASL_HEADER if wants_login else spec.PROTOCOL_HEADER)\n",
+        "            self.frames.send_raw(HEADERS[self._logs_in][self.layer][0])\n",
         "            pass\n",
     ),
     (
@@ -590,7 +588,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "2.4.3.channel-0",
         "protocol/amqp10/connection.py",
         "        self.frames.send(0, opening)\n",
-        "        self.send(1, opening)\n",
+        "        self.frames.send(1, opening)\n",
     ),
     (
         "2.4.3.socket-not-reused",
@@ -694,8 +692,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.7.1.en-us",
         "protocol/amqp10/session.py",
-        'raise UnattachedHandle(f"{what} on handle {handle}, to which no link is attached")',
-        'raise UnattachedHandle(f"{what} auf Kennung {handle}, zu der es keine Verbindung gibt")',
+        'raise UnattachedHandle(f"{performative.type_name} on handle {handle}, to which no link is attached")',
+        'raise UnattachedHandle(f"{performative.type_name} auf Kennung {handle}, zu der es keine Verbindung gibt")',
     ),
     (
         "2.7.1.missing-capability",
@@ -1848,8 +1846,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.6.3.peer-verifies",
         "protocol/amqp10/session.py",
-        ("        handles[handle] = None\n        link.detached(detach, from_wire(detach.error))"),
-        "        handles[handle] = None",
+        ("        self._by_remote_handle[handle] = None\n        link.detached(detach, from_wire(detach.error))"),
+        "        self._by_remote_handle[handle] = None",
     ),
     (
         "2.6.3.not-pre-empted",
@@ -1875,7 +1873,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.6.5.endpoint-destroyed",
         "protocol/amqp10/session.py",
-        ("        handles[handle] = None\n        link.detached("),
+        ("        self._by_remote_handle[handle] = None\n        link.detached("),
         "        link.detached(",
     ),
     (
@@ -1905,7 +1903,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.7.3.handle-single",
         "protocol/amqp10/session.py",
-        ("        handles[handle] = None\n        link.detached("),
+        ("        self._by_remote_handle[handle] = None\n        link.detached("),
         "        link.detached(",
     ),
     (
@@ -1938,8 +1936,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.7.4.handle-unattached",
         "protocol/amqp10/session.py",
-        'raise UnattachedHandle(f"{what} on handle {handle}, to which no link is attached")',
-        'raise InvalidField(f"{what} on handle {handle}, to which no link is attached")',
+        'raise UnattachedHandle(f"{performative.type_name} on handle {handle}, to which no link is attached")',
+        'raise InvalidField(f"{performative.type_name} on handle {handle}, to which no link is attached")',
     ),
     (
         "2.7.4.delivery-count-with-handle",

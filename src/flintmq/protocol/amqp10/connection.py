@@ -52,7 +52,7 @@ from flintmq.protocol.amqp10.idle_timeout import IdleTimeout
 from flintmq.protocol.amqp10.reassembly import ReassemblyBudget
 from flintmq.protocol.amqp10.sasl import SaslExchange, SaslOwner
 from flintmq.protocol.amqp10.session import Session, SessionOwner
-from flintmq.protocol.amqp10.states import CONNECTION, SESSION, Endpoint, Layer
+from flintmq.protocol.amqp10.states import CONNECTION, HEADERS, SESSION, Endpoint, Layer
 from flintmq.protocol.amqp10.transfers import SessionConnection, SessionTransfers
 from flintmq.protocol.output import Output
 from flintmq.protocol.reassembly import NodeReassembly
@@ -164,7 +164,8 @@ class Connection(SessionConnection):
         self._opening = opening
         self._sasl = SaslExchange(role, output)
         self._mechanisms = mechanisms or []
-        self._logs_in = logs_in
+        # Whether the connection begins with the exchange of SASL frames.
+        self._logs_in = logs_in or bool(mechanisms)
         # The reading of the work meter at the last `_pay`.
         self._metered: i64 = 0
         self._frame_work: i64 = METHOD_WORK_UNITS if role is Role.SERVER else 0
@@ -441,29 +442,23 @@ class Connection(SessionConnection):
             if not any(header.startswith(got) for header in (spec.PROTOCOL_HEADER, spec.SASL_HEADER)):
                 self._wrong_header(got)
             return False
-        is_first = self.layer is Layer.HEADER
-        wants_login = is_first and (bool(self._mechanisms) if self._is_server else self._logs_in)
-        if wants_login and got == spec.SASL_HEADER:
-            self.layer = Layer.SASL
-            if self._is_server:
+        due, layer = HEADERS[self._logs_in][self.layer]
+        if got != due:
+            self._wrong_header(got)
+            return False
+        self.layer = layer
+        if self._is_server:
+            self.frames.send_raw(due)
+            if layer is Layer.SASL:
                 # Larger than part 5 §5.3.1 allows: a token does not fit in the frames that it allows.
                 self._frame_max = HANDSHAKE_FRAME_MAX_BYTES
-                self.frames.send_raw(spec.SASL_HEADER)
-                self._sasl.offer(list(self._mechanisms))
-            return True
-        if not wants_login and got == spec.PROTOCOL_HEADER:
-            self.layer = Layer.FRAMES
-            if self._is_server:
-                self.frames.send_raw(spec.PROTOCOL_HEADER)
-            return True
-        self._wrong_header(got)
-        return False
+                self._sasl.offer(self._mechanisms)
+        return True
 
     def _wrong_header(self, got: bytes) -> None:
         """Refuse a protocol header: a server sends the header that it accepts, and closes (amqp-1.0 part 2 §2.2)."""
         if self._is_server:
-            wants_login = self.layer is Layer.HEADER and bool(self._mechanisms)
-            self.frames.send_raw(spec.SASL_HEADER if wants_login else spec.PROTOCOL_HEADER)
+            self.frames.send_raw(HEADERS[self._logs_in][self.layer][0])
         self._finish(NotImplementedHere(f"the peer sent protocol header {got.hex()}, which cannot be spoken here"))
 
     def _begin_frames(self) -> None:
@@ -524,7 +519,7 @@ class Connection(SessionConnection):
     # -- open and close -----------------------------------------------------------------------------------------
 
     def _receive_open(self, opening: Open) -> None:
-        self.remote = Endpoint.ACTIVE
+        self.remote = CONNECTION[self.remote][spec.OPEN]
         self.peer = opening
         if opening.max_frame_size < spec.MIN_MAX_FRAME_SIZE:
             raise InvalidField(
@@ -583,7 +578,7 @@ class Connection(SessionConnection):
 
     def _receive_close(self, close: Close) -> None:
         error = from_wire(close.error)
-        self.remote = Endpoint.CLOSED
+        self.remote = CONNECTION[self.remote][spec.CLOSE]
         if self.local is Endpoint.UNSENT:
             self._send_open()
         self.flush()

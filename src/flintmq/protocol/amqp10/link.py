@@ -11,8 +11,9 @@ from mypy_extensions import i64, mypyc_attr
 from flintmq.base.errors import Amqp10Error, AmqpError, FlintError, FrameSizeTooSmall, LocalProtocolError
 from flintmq.protocol.amqp10.faults import to_wire
 from flintmq.protocol.amqp10.serial import after
-from flintmq.protocol.amqp10.states import Endpoint
+from flintmq.protocol.amqp10.states import LINK, Endpoint
 from flintmq.protocol.amqp10.transfers import SessionConnection, SessionTransfers
+from flintmq.wire.amqp10 import spec
 from flintmq.wire.amqp10.composite import Fields
 from flintmq.wire.amqp10.performatives import Attach, Detach, Flow
 
@@ -159,7 +160,7 @@ class Link:
     def attached(self, attach: Attach) -> None:
         """Handle the peer's attach."""
         self.peer = attach
-        self.remote = Endpoint.ACTIVE
+        self.remote = LINK[self.remote][spec.ATTACH]
         self.remote_handle = attach.handle
         if self.local is Endpoint.UNSENT:
             self.snd_settle_mode = attach.snd_settle_mode
@@ -173,7 +174,7 @@ class Link:
 
     def detached(self, detach: Detach, error: FlintError | None) -> None:
         """Handle the peer's detach; `error` is the error in it."""
-        self.remote = Endpoint.CLOSED
+        self.remote = LINK[self.remote][spec.DETACH]
         owner = self.link_owner()
         if self.local is Endpoint.CLOSED:
             if owner is not None:

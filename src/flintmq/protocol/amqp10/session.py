@@ -35,8 +35,9 @@ from flintmq.protocol.amqp10.link import Link, LinkSession
 from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import OutgoingDelivery, SenderLink, SenderOwner
 from flintmq.protocol.amqp10.serial import distance
-from flintmq.protocol.amqp10.states import Endpoint
+from flintmq.protocol.amqp10.states import LINK, SESSION, Endpoint
 from flintmq.protocol.amqp10.transfers import SessionConnection
+from flintmq.wire.amqp10 import spec
 from flintmq.wire.amqp10.frames import FRAME_HEAD_BYTES
 from flintmq.wire.amqp10.performatives import (
     Attach,
@@ -48,7 +49,6 @@ from flintmq.wire.amqp10.performatives import (
     Performative,
     Transfer,
 )
-from flintmq.wire.amqp10.spec import UINT_MAX
 from flintmq.wire.amqp10.states import DeliveryState
 
 _SIZE_MAX: Final = 2**63 - 1
@@ -292,7 +292,7 @@ class Session(LinkSession):
     def begun(self, begin: Begin, remote_number: i64) -> None:
         """Handle the peer's begin on channel `remote_number`."""
         self.remote_number = remote_number
-        self.remote = Endpoint.ACTIVE
+        self.remote = SESSION[self.remote][spec.BEGIN]
         self.peer = begin
         self.is_listening = self.local is Endpoint.ACTIVE
         self._next_incoming_id = begin.next_outgoing_id
@@ -304,7 +304,7 @@ class Session(LinkSession):
         begin.remote_channel = self.remote_number if self.remote_number >= 0 else None
         begin.next_outgoing_id = self._next_outgoing_id
         begin.incoming_window = SESSION_WINDOW_TRANSFERS
-        begin.outgoing_window = UINT_MAX >> 1
+        begin.outgoing_window = spec.UINT_MAX >> 1
         begin.handle_max = self.connection.handle_max
         self.local = Endpoint.ACTIVE
         self.is_listening = self.remote is Endpoint.ACTIVE
@@ -354,7 +354,7 @@ class Session(LinkSession):
         if self._incoming_left <= 0:
             raise WindowViolation(f"a transfer beyond the window of {SESSION_WINDOW_TRANSFERS}")
         self._count_incoming()
-        link = self._link_at(transfer.handle, "transfer")
+        link = self._link_of(transfer.handle, transfer)
         if link is None:
             return
         if not isinstance(link, ReceiverLink):
@@ -427,7 +427,7 @@ class Session(LinkSession):
         window: i64 = flow.incoming_window + distance(self._next_outgoing_id, expected)
         self._remote_window = max(0, window)
         if flow.handle is not None:
-            link = self._link_at(flow.handle, "flow")
+            link = self._link_of(flow.handle, flow)
             if link is not None:
                 self.at = link
                 link.receive_flow(flow)
@@ -451,17 +451,28 @@ class Session(LinkSession):
             assert isinstance(performative, End)
             self._receive_end(performative)
 
-    def _link_at(self, handle: i64, what: str) -> Link | None:
-        """Return the link of a frame; None if the frame is to be dropped, since this side has detached the link.
+    def _at_handle(self, handle: i64, performative: Performative) -> Link | None:
+        """Return the link of the peer's `handle`; None if it has none.
+
+        Raises UnattachedHandle or HandleInUse if the performative is not legal there.
+        """
+        link = self._by_remote_handle[handle] if handle < len(self._by_remote_handle) else None
+        if performative.descriptor not in LINK[Endpoint.UNSENT if link is None else link.remote]:
+            if link is not None:
+                raise HandleInUse(f"handle {handle} is that of another link")
+            if not isinstance(performative, Detach) or not self.connection.is_lenient:
+                raise UnattachedHandle(f"{performative.type_name} on handle {handle}, to which no link is attached")
+        return link
+
+    def _link_of(self, handle: i64, performative: Performative) -> Link | None:
+        """Return the link of a flow or transfer; None if it is to be dropped, since this side has detached the link.
 
         Raises UnattachedHandle if the handle has no link, ErrantLink if its link was detached with an error.
         """
-        link = self._by_remote_handle[handle] if handle < len(self._by_remote_handle) else None
-        if link is None:
-            raise UnattachedHandle(f"{what} on handle {handle}, to which no link is attached")
-        if link.local is Endpoint.CLOSED:
+        link = self._at_handle(handle, performative)
+        if link is not None and link.local is Endpoint.CLOSED:
             if link.is_errant:
-                raise ErrantLink(f"{what} on link '{link.name}', which was detached with an error")
+                raise ErrantLink(f"{performative.type_name} on link '{link.name}', which was detached with an error")
             return None
         return link
 
@@ -470,14 +481,13 @@ class Session(LinkSession):
         handle_max = self.connection.handle_max
         if handle > handle_max:
             raise FramingError(f"handle {handle} is above the handle-max of this session ({handle_max})")
-        handles = self._by_remote_handle
-        if handle < len(handles) and handles[handle] is not None:
-            raise HandleInUse(f"handle {handle} is that of another link")
+        self._at_handle(handle, attach)
         if not attach.role and attach.initial_delivery_count is None:
             raise InvalidField("a sender's attach needs initial-delivery-count")
         # Our role is the opposite of the peer's.
         we_receive = not attach.role
         self._check_name(attach, we_receive)
+        handles = self._by_remote_handle
         while len(handles) <= handle:
             handles.append(None)
         link = self._expected.pop(_key(we_receive, attach.name), None)
@@ -535,18 +545,15 @@ class Session(LinkSession):
 
     def _receive_detach(self, detach: Detach) -> None:
         handle: i64 = detach.handle
-        handles = self._by_remote_handle
-        link = handles[handle] if handle < len(handles) else None
+        link = self._at_handle(handle, detach)
         if link is None:
-            if self.connection.is_lenient:
-                return
-            raise UnattachedHandle(f"detach of handle {handle}, to which no link is attached")
-        handles[handle] = None
+            return
+        self._by_remote_handle[handle] = None
         link.detached(detach, from_wire(detach.error))
         self._free(link)
 
     def _receive_end(self, end: End) -> None:
-        self.remote = Endpoint.CLOSED
+        self.remote = SESSION[self.remote][spec.END]
         if self.local is Endpoint.ACTIVE:
             self.flush()
             self._over(from_wire(end.error), End())

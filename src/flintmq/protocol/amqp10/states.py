@@ -1,7 +1,10 @@
 """The legal moves of AMQP 1.0 connections, sessions and links, as data.
 
-An endpoint has two small states, ours and the peer's. The peer's state says what may be *received*; a performative
-without an entry is a protocol error. The layers of a connection come before its endpoints, in a fixed order.
+A connection begins with protocol headers and frames of SASL, in a fixed order of layers. Then there are endpoints: the
+connection, its sessions, their links. An endpoint has two small states, ours and the peer's.
+
+After *receiving* a performative, the state of the peer's side is `TABLE[state][performative]`. A performative without
+an entry is a protocol error. Sending needs no table: the state of this side determines what it sends.
 """
 
 from enum import Enum
@@ -40,7 +43,16 @@ class Login(Enum):
     DONE = "authenticated"
 
 
-# The state after *receiving* a SASL frame.
+# The protocol header that a layer waits for, and the layer after it; by whether the connection begins with a login.
+HEADERS: Final[dict[bool, dict[Layer, tuple[bytes, Layer]]]] = {
+    False: {Layer.HEADER: (spec.PROTOCOL_HEADER, Layer.FRAMES)},
+    True: {
+        Layer.HEADER: (spec.SASL_HEADER, Layer.SASL),
+        Layer.AMQP_HEADER: (spec.PROTOCOL_HEADER, Layer.FRAMES),
+    },
+}
+
+# The state of the login after *receiving* a SASL frame.
 SASL: Final[dict[Role, dict[Login, dict[int, Login]]]] = {
     Role.SERVER: {
         Login.INIT: {spec.SASL_INIT: Login.DECIDING},
@@ -52,20 +64,33 @@ SASL: Final[dict[Role, dict[Login, dict[int, Login]]]] = {
     },
 }
 
-_OF_SESSIONS: Final = frozenset(
-    {spec.ATTACH, spec.FLOW, spec.TRANSFER, spec.DISPOSITION, spec.DETACH, spec.END},
-)
-_NOTHING: Final[frozenset[int]] = frozenset()
+Moves = dict[Endpoint, dict[int, Endpoint]]
 
-# The performatives that a connection may receive, by the state of the peer's side.
-CONNECTION: Final[dict[Endpoint, frozenset[int]]] = {
-    Endpoint.UNSENT: frozenset({spec.OPEN}),
-    Endpoint.ACTIVE: _OF_SESSIONS | {spec.BEGIN, spec.CLOSE},
-    Endpoint.CLOSED: _NOTHING,
+# Performatives of sessions and links, which change no state of the endpoint that they pass.
+_PASSED: Final = dict.fromkeys((spec.ATTACH, spec.FLOW, spec.TRANSFER, spec.DISPOSITION, spec.DETACH), Endpoint.ACTIVE)
+
+CONNECTION: Final[Moves] = {
+    Endpoint.UNSENT: {spec.OPEN: Endpoint.ACTIVE},
+    Endpoint.ACTIVE: {
+        spec.BEGIN: Endpoint.ACTIVE,
+        **_PASSED,
+        spec.END: Endpoint.ACTIVE,
+        spec.CLOSE: Endpoint.CLOSED,
+    },
+    Endpoint.CLOSED: {},
 }
-# The performatives that a session may receive, by the state of the peer's side.
-SESSION: Final[dict[Endpoint, frozenset[int]]] = {
-    Endpoint.UNSENT: frozenset({spec.BEGIN}),
-    Endpoint.ACTIVE: _OF_SESSIONS,
-    Endpoint.CLOSED: _NOTHING,
+SESSION: Final[Moves] = {
+    Endpoint.UNSENT: {spec.BEGIN: Endpoint.ACTIVE},
+    Endpoint.ACTIVE: {**_PASSED, spec.END: Endpoint.CLOSED},
+    Endpoint.CLOSED: {},
+}
+# A handle of the peer without a link is UNSENT. A disposition is for deliveries of a session, whatever their links.
+LINK: Final[Moves] = {
+    Endpoint.UNSENT: {spec.ATTACH: Endpoint.ACTIVE},
+    Endpoint.ACTIVE: {
+        spec.FLOW: Endpoint.ACTIVE,
+        spec.TRANSFER: Endpoint.ACTIVE,
+        spec.DETACH: Endpoint.CLOSED,
+    },
+    Endpoint.CLOSED: {},
 }
