@@ -49,11 +49,11 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "3.4.6.tag-7",
         "gateway/amqp10/incoming_link.py",
         (
-            "        self._let_go()\n"
+            "        self._release_budget()\n"
             "        if self.terminus is not None:\n"
             "            self.terminus.forget(delivery.tag)"
         ),
-        "        self._let_go()",
+        "        self._release_budget()",
     ),
     (
         "3.4.6.target-outcome",
@@ -80,11 +80,11 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "3.4.6.tag-11-aborted",
         "gateway/amqp10/incoming_link.py",
         (
-            "        self._let_go()\n"
+            "        self._release_budget()\n"
             "        if self.terminus is not None:\n"
             "            self.terminus.forget(delivery.tag)"
         ),
-        "        self._let_go()",
+        "        self._release_budget()",
     ),
     (
         "3.4.6.tag-12-settled",
@@ -111,21 +111,21 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "3.4.6.tag-14",
         "gateway/amqp10/incoming_link.py",
         (
-            "        self._let_go()\n"
+            "        self._release_budget()\n"
             "        if self.terminus is not None:\n"
             "            self.terminus.forget(delivery.tag)"
         ),
-        "        self._let_go()",
+        "        self._release_budget()",
     ),
     (
         "3.4.6.target-aborted",
         "gateway/amqp10/incoming_link.py",
         (
-            "        self._let_go()\n"
+            "        self._release_budget()\n"
             "        if self.terminus is not None:\n"
             "            self.terminus.forget(delivery.tag)"
         ),
-        "        self._let_go()",
+        "        self._release_budget()",
     ),
     (
         "3.4.6.target-unknown-resumed",
@@ -647,7 +647,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "protocol/amqp10/connection.py",
         (
             "        if self.local is Endpoint.UNSENT:\n"
-            "            # Nothing may be sent before it (part 2 §2.4.1).\n"
+            "            # Open is the first frame that may be sent (part 2 §2.4.1).\n"
             "            self._send_open()\n"
             "        self.flush()"
         ),
@@ -1316,19 +1316,19 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "protocol/amqp10/receiver.py",
         (
             "        if delivery.settles_second:\n"
-            "            self.session.say(True, delivery.id, state, False)\n"
+            "            self.session.add_disposition(True, delivery.id, state, False)\n"
             "            return\n"
             "        self.forget(delivery)\n"
-            "        self.session.say(True, delivery.id, state, True)"
+            "        self.session.add_disposition(True, delivery.id, state, True)"
         ),
-        "        self.session.say(True, delivery.id, state, False)",
+        "        self.session.add_disposition(True, delivery.id, state, False)",
     ),
     (
         "2.7.5.rcv-second",
         "protocol/amqp10/receiver.py",
         (
             "        if delivery.settles_second:\n"
-            "            self.session.say(True, delivery.id, state, False)\n"
+            "            self.session.add_disposition(True, delivery.id, state, False)\n"
             "            return\n"
         ),
         "        pass\n",

@@ -24,7 +24,7 @@ from flintmq.gateway.amqp10.annotations import check_state
 from flintmq.gateway.amqp10.coordinator import attach_coordinator
 from flintmq.gateway.amqp10.filters import read_filters
 from flintmq.gateway.amqp10.incoming_link import IncomingLink
-from flintmq.gateway.amqp10.link_terminus import join, known_source, known_target, outlasts, remember
+from flintmq.gateway.amqp10.link_terminus import forget_settled, join, known_source, known_target, outlives_session
 from flintmq.gateway.amqp10.message_encoder import MessageEncoder
 from flintmq.gateway.amqp10.outcomes import OUTCOMES, default_of
 from flintmq.gateway.amqp10.outgoing_link import OutgoingLink
@@ -48,8 +48,8 @@ _TIMEOUT: Final = "rabbitmq:consumer-timeout"
 # Delivery tags of the broker are big-endian numbers of _TAG_BYTES bytes, below _NUMBER_MAX; no link sends that many.
 _TAG_BYTES: Final = 8
 _NUMBER_MAX: Final = 2**62
-# Addresses with this prefix create a missing queue. Plain names do so, too, if a policy says it.
-_MAKING: Final = "/queue/"
+# An address with this prefix creates its queue if that is missing. A plain name does so only if a policy says it.
+_CREATING_PREFIX: Final = "/queue/"
 
 
 # -- the client sends ------------------------------------------------------------------------------------------------
@@ -87,10 +87,10 @@ def _receive_from(
         found.expire()
         found = None
     if found is not None:
-        remember(found, attach, int(link.message_max))
+        forget_settled(found, attach, int(link.message_max))
     target.capabilities = nodes.capabilities(target.capabilities, made.queue is not None)
     answer = Attach(source=attach.source, target=target, properties=attach.properties)
-    if found is not None or target.dynamic or outlasts(target):
+    if found is not None or target.dynamic or outlives_session(target):
         made.keep_terminus(found)
     if made.queue is not None:
         join(made.queue, made, made.terminus, target.dynamic)
@@ -98,7 +98,7 @@ def _receive_from(
         answer.unsettled = made.unsettled()
         link.wants_parts = True
     session.names.take(made.name_key, made)
-    _answer(session, target, _Attached(made, None, link, answer, found is not None), bool(answer.unsettled))
+    _answer(session, target, _AttachAnswer(made, None, link, answer, found is not None), bool(answer.unsettled))
     return made
 
 
@@ -261,14 +261,15 @@ def _send_from(
         if queue.keeps_all and consumer.seen.end > 0:
             wanted.arguments["x-stream-offset"] = consumer.seen.end
     answer = Attach(source=source, target=attach.target, properties=attach.properties)
-    if found is not None or (source.dynamic and not is_reply) or outlasts(source):
+    if found is not None or (source.dynamic and not is_reply) or outlives_session(source):
         owner.keep_terminus(found)
     terminus = owner.terminus
     if terminus is not None:
         consumer.context = terminus
         answer.unsettled = dict.fromkeys(terminus.unsettled)
         theirs = attach.unsettled or {}
-        # A tag must not be used twice. The client's tags count, too: it may hold deliveries that are settled here.
+        # No two unsettled deliveries of a link may have one tag. The client's map counts, too, because it may hold
+        # deliveries that are settled here.
         numbers = [_number_of(tag) for tag in (*terminus.tags, *theirs)]
         consumer.number = max(int(terminus.last_number), *numbers, 0)
         if terminus.unsettled:
@@ -282,8 +283,8 @@ def _send_from(
     join(queue, owner, terminus, source.dynamic)
     session.connection.senders[link.name] = owner
     session.names.take(owner.name_key, owner)
-    tells = terminus is not None and terminus.keeps_notes
-    _answer(session, source, _Attached(None, owner, link, answer, found is not None), tells)
+    has_unsettled = terminus is not None and terminus.keeps_notes
+    _answer(session, source, _AttachAnswer(None, owner, link, answer, found is not None), has_unsettled)
     return owner
 
 
@@ -319,24 +320,25 @@ def _timeout(attach: Attach, queue: Queue) -> int:
     return asked.value
 
 
-def _answer(session: ClientSession, terminus: Source | Target, answer: "_Attached", tells: bool) -> None:
-    """Answer an attach once everything that the answer says is on the disk.
+def _answer(session: ClientSession, terminus: Source | Target, answer: "_AttachAnswer", has_unsettled: bool) -> None:
+    """Answer an attach once everything that the answer promises is on the disk.
 
-    That is a queue or terminus that was made for the link and, with `tells`, the map of unsettled deliveries. That map
-    may be the first confirmation that the client gets for a message, so it must still be true after a crash.
+    That is a queue or terminus created for the link, and, with `has_unsettled`, the map of unsettled deliveries.
+    The map may be the first confirmation that the client gets for a message, so it must still be true after a crash.
     """
     address = terminus.address
-    makes = address is not None and (address.startswith(_MAKING) or not address.startswith("/"))
-    made = terminus.durable != 0 or makes
-    if tells or (made and not session.gateway.broker.storage.definitions_durable):
+    may_create = address is not None and (address.startswith(_CREATING_PREFIX) or not address.startswith("/"))
+    if has_unsettled or (
+        (terminus.durable != 0 or may_create) and not session.gateway.broker.storage.definitions_durable
+    ):
         session.connection.confirms.add(answer)
     else:
         answer.send()
 
 
 @final
-class _Attached(PendingReply):
-    """The answer to an attach. Either `incoming` or `outgoing` owns the link. `resumes`: its terminus is older."""
+class _AttachAnswer(PendingReply):
+    """The answer to an attach. Either `incoming` or `outgoing` owns the link. `resumes`: the terminus is older."""
 
     def __init__(
         self, incoming: IncomingLink | None, outgoing: OutgoingLink | None, link: Link, answer: Attach, resumes: bool
@@ -351,8 +353,8 @@ class _Attached(PendingReply):
         try:
             self._attach()
         except FrameSizeTooSmall as too_large:
-            # The answer does not fit into the client's frame size. The two clauses need different names: compiled, one
-            # name has the type of its first clause, and an error of another type is a TypeError.
+            # The answer does not fit into the client's frame size. The errors of the two clauses have different names,
+            # because mypyc gives a name the type of its first clause, and raises TypeError for another type.
             self._give_up(too_large)
         except Amqp10Error as error:
             # The client's handle-max leaves no handle for the link.
@@ -366,14 +368,15 @@ class _Attached(PendingReply):
         elif outgoing is not None and not outgoing.is_over:
             self._link.accept(self._answer)
             if self._answer.incomplete_unsettled and outgoing.resumption is not None:
-                outgoing.resumption.told_in_part()
+                outgoing.resumption.abort_settled()
             outgoing.start()
 
     def fail(self, reason: str) -> None:
         self._give_up(ResourceError(f"nothing durable can be stored: {reason}"))
 
     def _give_up(self, error: AmqpError | Amqp10Error) -> None:
-        # A terminus that existed before is kept: the client can attach again, and still holds deliveries of it.
+        # A terminus that is older than this attach is kept, because the client still holds deliveries of it and can
+        # attach again.
         if self._incoming is not None:
             self._incoming.on_detached(None, not self._resumes)
         if self._outgoing is not None:
@@ -392,7 +395,8 @@ def _source_queue(session: ClientSession, address: str) -> Queue:
     if not place.is_source:
         raise refused(address)
     if place.kind == QUEUE:
-        # Permission is checked first: a user who may not read a queue must not learn whether it exists.
+        # The permission is checked before the existence, because a user who may not read a queue must not learn whether
+        # it exists.
         session.rights.check(READ, "queue", place.name)
         return _queue(session, place)
     vhost = session.vhost

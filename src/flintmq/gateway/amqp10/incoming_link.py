@@ -388,10 +388,10 @@ class IncomingLink(TargetLink, EntryHolder, DetachedLink, NamedLink):
             self._progress = progress
             received = terminus.part(tag, payload)
             self._check_size(received.size)
-            if progress.owes_word(received.size):
+            if progress.is_confirm_due(received.size):
                 self._confirms.add(PartKept(self.link, delivery, received, progress))
             return
-        self._let_go()
+        self._release_budget()
         if known is not None and known.parts:
             payload = b"".join([*known.parts, payload])
             self._check_size(len(payload))
@@ -422,7 +422,7 @@ class IncomingLink(TargetLink, EntryHolder, DetachedLink, NamedLink):
         if most != 0 and size > most:
             raise MessageSizeExceeded(f"message size is larger than configured max size {most}")
 
-    def _let_go(self) -> None:
+    def _release_budget(self) -> None:
         """Return the reassembly budget of a message that arrived in part: it is whole, aborted, or its link is over."""
         if self._progress is not None:
             self._progress.release(self.link.session.reassembly)
@@ -444,10 +444,10 @@ class IncomingLink(TargetLink, EntryHolder, DetachedLink, NamedLink):
         if self.terminus is not None:
             posted.keep(self.terminus)
 
-    # -- after it -----------------------------------------------------------------------------------------------
+    # -- the end of deliveries and of the link -------------------------------------------------------------------
 
     def on_aborted(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
-        self._let_go()
+        self._release_budget()
         if self.terminus is not None:
             self.terminus.forget(delivery.tag)
 
@@ -499,7 +499,7 @@ class IncomingLink(TargetLink, EntryHolder, DetachedLink, NamedLink):
         if self.is_over:
             return
         self.is_over = True
-        self._let_go()
+        self._release_budget()
         self.session.incoming.pop(self, None)
         if self.queue is not None:
             self.queue.hold_no_more_for(self)

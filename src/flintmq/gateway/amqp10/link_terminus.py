@@ -21,7 +21,7 @@ from flintmq.wire.amqp10.writer import encode_value
 _MS_PER_SECOND: Final = 1000
 
 
-def outlasts(terminus: Source | Target) -> bool:
+def outlives_session(terminus: Source | Target) -> bool:
     """Whether a terminus may outlive the session that it was attached on."""
     return (
         terminus.durable != 0
@@ -76,7 +76,7 @@ def known_target(found: TargetTerminus) -> Target:
     return target
 
 
-def remember(found: TargetTerminus, attach: Attach, message_max: int) -> None:
+def forget_settled(found: TargetTerminus, attach: Attach, message_max: int) -> None:
     """Forget deliveries that a sender has settled since: its unsettled map, if complete, does not list them.
 
     If still too many are kept, the oldest that its map does not list are forgotten. `message_max` is the link's maximum

@@ -28,7 +28,7 @@ from flintmq.wire.amqp10.termini import Coordinator, Source, Target
 _CREDIT: Final = 8
 
 
-def leads_there(terminus: Source | Target | Coordinator | None) -> bool:
+def is_management(terminus: Source | Target | Coordinator | None) -> bool:
     return isinstance(terminus, (Source, Target)) and terminus.address == MANAGEMENT
 
 
@@ -121,7 +121,7 @@ class _Pair:
         # A response waits even if nothing was changed, because responses keep the order of the requests.
         connection.confirms.add(_Response(self, answer.message))
 
-    def say(self, message: bytes) -> None:
+    def respond(self, message: bytes) -> None:
         self._ready.append(message)
         self.send()
 
@@ -201,7 +201,7 @@ class _Response(PendingReply):
         self._message = message
 
     def send(self) -> None:
-        self._pair.say(self._message)
+        self._pair.respond(self._message)
 
     def fail(self, reason: str) -> None:
         self._pair.fail(reason)

@@ -77,10 +77,10 @@ class LinkConsumer(ClientConsumer):
         return self._link.unsettled > self.owner.late_count
 
     def stood_down(self) -> None:
-        self.owner.tell_turn(False)
+        self.owner.tell_active(False)
 
     def took_over(self) -> None:
-        self.owner.tell_turn(True)
+        self.owner.tell_active(True)
 
     def deliver(self, queue: Queue, entry: Entry) -> None:
         link = self._link
@@ -121,7 +121,7 @@ class LinkConsumer(ClientConsumer):
 
     def _cannot_deliver(self, queue: Queue, entry: Entry, size: int) -> None:
         """End the link and return the message to the queue: another consumer may be able to take it."""
-        # With no_ack, the queue would remove the message.
+        # With `no_ack`, the queue would remove the message instead of keeping it for another consumer.
         self.no_ack = False
         self.passed.delivered += 1
         self.owner.fail_later(
@@ -161,7 +161,7 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
         # Deliveries of an earlier link that are still to be resumed; new ones follow after them.
         self.resumption: Resumption | None = None
         # The number of messages that wait for their notes to be on the disk; each will take credit.
-        self._noting = 0
+        self._notes_pending = 0
         # The timeouts of deliveries, if the queue or the client set one.
         self._timeouts: Timeouts | None = None
         # The queue itself; `queue` may be a view of it.
@@ -178,12 +178,12 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
     def start(self) -> None:
         """Begin to deliver: the attach has been answered."""
         if self.queue.settings.single_active:
-            self.tell_turn(self._is_served())
+            self.tell_active(self._is_served())
         self.consumer.is_special = self._is_special
         self.consumer.started = self.resumption is None
         if self.resumption is not None:
             self._settle_resumed(self.resumption)
-        self._look()
+        self._serve()
 
     def _settle_resumed(self, resumption: Resumption) -> None:
         """Apply the outcomes in the client's unsettled map. The resumption goes on once they are durable."""
@@ -200,15 +200,15 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
             txn_id = link.flow_properties[TXN_ID]
             self.session.transactions.acquire(self, txn_id if isinstance(txn_id, bytes) else None)
         link.available = self._available()
-        self._look()
+        self._serve()
 
     def on_room(self, link: SenderLink) -> None:
         # Links get room in turn, and should deliver in that order.
         if link.credit > 0:
             self.queue.touch_in_turn()
-        self._look()
+        self._serve()
 
-    def _look(self) -> None:
+    def _serve(self) -> None:
         link = self.link
         if self.resumption is not None and self.resumption.go_on():
             self.resumption = None
@@ -223,7 +223,7 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
         link = self.link
         if not link.drain or not link.is_attached:
             return True
-        is_busy = self.resumption is not None or self._noting > 0
+        is_busy = self.resumption is not None or self._notes_pending > 0
         if not link.only_resumes:
             is_busy = is_busy or self.queue.is_due or not link.can_send
         if link.credit > 0 and is_busy:
@@ -232,11 +232,11 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
         link.drained()
         return True
 
-    def tell_turn(self, is_active: bool) -> None:
+    def tell_active(self, is_active: bool) -> None:
         """Tell the client whether it is the single active consumer of a quorum queue from now on (RabbitMQ)."""
         if self.queue.kind == "quorum" and self.link.is_attached:
             self.link.available = self._available()
-            self.link.tell({ACTIVE: is_active})
+            self.link.send_flow({ACTIVE: is_active})
 
     def _is_served(self) -> bool:
         """False if another consumer is the single active one of the queue."""
@@ -247,14 +247,14 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
             return 0
         return min(self.queue.available_to(self.consumer), UINT_MAX)
 
-    # -- deliveries that are more than sending -------------------------------------------------------------------
+    # -- deliveries with a transaction, a note or a timeout -------------------------------------------------------
 
     @property
     def is_waiting(self) -> bool:
         """Whether deliveries must wait: waiting ones take all credit, or late ones are to be settled first."""
         if self._timeouts is not None and self._timeouts.is_waiting:
             return True
-        return self._noting > 0 and i64(self._noting) >= self.link.credit
+        return self._notes_pending > 0 and i64(self._notes_pending) >= self.link.credit
 
     def acquires_for(self, transaction: OpenTransaction | None) -> None:
         """Acquire messages in a transaction from now on; None: in no transaction."""
@@ -279,11 +279,11 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
         tag = tag_of(number)
         if terminus is not None and self._keeps_notes:
             held = terminus.hold(tag, queue, entry)
-            if held.note is not None or self._noting > 0:
+            if held.note is not None or self._notes_pending > 0:
                 # The note must be durable before the client has the message: a crash could lose it otherwise. A
                 # delivery without a note waits, too, so that it does not overtake earlier ones.
-                self._noting += 1
-                self.session.connection.confirms.add(_Noted(self, held, acquires, [head, body]))
+                self._notes_pending += 1
+                self.session.connection.confirms.add(_NotedDelivery(self, held, acquires, [head, body]))
                 return
         self._send(tag, [head, body], settles, acquires, entry)
 
@@ -302,7 +302,7 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
 
         `acquires` is the transaction in which the link acquired it; by now the link may acquire in another one.
         """
-        self._noting -= 1
+        self._notes_pending -= 1
         terminus = self.terminus
         if self.is_over or terminus is None or terminus.unsettled.get(held.tag) is not held:
             return
@@ -322,7 +322,7 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
         """The number of unsettled deliveries whose messages are back in the queue because of the consumer timeout."""
         return 0 if self._timeouts is None else self._timeouts.late_count
 
-    def watch_again(self, delivery: OutgoingDelivery) -> None:
+    def restart_timeout(self, delivery: OutgoingDelivery) -> None:
         """Restart the consumer timeout of a delivery whose transaction is over, if the client still has it."""
         if self._timeouts is not None and not self.is_over:
             self._timeouts.restart(delivery, self.session.gateway.tick.now_ms)
@@ -345,21 +345,21 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
     def on_disposition(self, delivery: OutgoingDelivery, state: DeliveryState | None, settled: bool) -> None:
         if self._timeouts is not None and (settled or settlement_of(state, self.session.vhost.dialect) is not None):
             self._timeouts.settled(delivery)
-        if self.is_over and not self.is_live:
+        if self.is_over and not self.takes_dispositions:
             return
         if isinstance(state, (Modified, TransactionalState)):
             try:
                 check_state(state, self.session.vhost.dialect.checks_annotations)
             except AmqpError:
                 if settled:
-                    self._forgotten(delivery)
+                    self._apply_default(delivery)
                 raise
         if isinstance(state, TransactionalState):
             try:
                 self.session.transactions.settle(self, delivery, state, settled)
             finally:
                 if settled:
-                    self._forgotten(delivery)
+                    self._apply_default(delivery)
             return
         outcome = settlement_of(state, self.session.vhost.dialect)
         if outcome is None:
@@ -368,8 +368,8 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
                 return
             outcome = self.default_outcome
         entry = delivery.mark
-        if isinstance(entry, Settling):
-            # The outcome is already decided, and will be sent once it is durable.
+        if isinstance(entry, _NotedSettlement):
+            # The outcome of the delivery is decided already, and will be sent once it is durable.
             return
         was_noted = False
         if entry is not None:
@@ -382,7 +382,7 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
         if not settled:
             self.settle(delivery, state, was_noted)
 
-    def _forgotten(self, delivery: OutgoingDelivery) -> None:
+    def _apply_default(self, delivery: OutgoingDelivery) -> None:
         """Apply the default outcome to a delivery that the client settled and no transaction took.
 
         Otherwise its message would stay acquired for ever.
@@ -433,14 +433,14 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
         after the client forgot the delivery, and the client would get it again.
         """
         if was_noted:
-            settling = Settling(delivery, state)
-            delivery.mark = settling
-            self.session.connection.confirms.add(settling)
+            noted = _NotedSettlement(delivery, state)
+            delivery.mark = noted
+            self.session.connection.confirms.add(noted)
         else:
             self.link.settle(delivery, state)
 
     @property
-    def is_live(self) -> bool:
+    def takes_dispositions(self) -> bool:
         return self.terminus is not None and self.terminus.detached is self
 
     def superseded(self) -> None:
@@ -551,7 +551,7 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
 
 
 @final
-class _Noted(PendingReply):
+class _NotedDelivery(PendingReply):
     """A delivery that is sent once its note in the terminus is durable."""
 
     def __init__(
@@ -587,7 +587,7 @@ class _ResumedSettled(PendingReply):
 
 
 @final
-class Settling(PendingReply):
+class _NotedSettlement(PendingReply):
     """A settlement that is sent once the removal of the delivery's note is durable."""
 
     def __init__(self, delivery: OutgoingDelivery, state: DeliveryState | None) -> None:

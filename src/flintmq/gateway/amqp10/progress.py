@@ -24,9 +24,9 @@ class Progress:
     def __init__(self, seen: i64) -> None:
         self._seen: i64 = seen
         self._held: i64 = 0
-        # The size that the client was last told of, and whether it is about to be told a new one.
-        self._told: i64 = 0
-        self.is_owed = False
+        # The size that was confirmed to the client last, and whether a new one is about to be confirmed.
+        self._confirmed: i64 = 0
+        self.is_confirming = False
 
     def hold(self, budget: ReassemblyBudget, size: i64) -> None:
         """Charge `size` bytes of a part to the budget. Raises ResourceLimitExceeded if the budget is used up."""
@@ -37,12 +37,12 @@ class Progress:
         budget.release(self._held)
         self._held = 0
 
-    def owes_word(self, size: i64) -> bool:
-        """Whether to tell the client that `size` bytes are here: at once while that is little, later at intervals."""
-        if self.is_owed or (size >= _CONFIRM_BYTES and size < self._told + _CONFIRM_BYTES):
+    def is_confirm_due(self, size: i64) -> bool:
+        """Whether to confirm to the client that `size` bytes are here: each part at first, later at intervals."""
+        if self.is_confirming or (size >= _CONFIRM_BYTES and size < self._confirmed + _CONFIRM_BYTES):
             return False
-        self._told = size
-        self.is_owed = True
+        self._confirmed = size
+        self.is_confirming = True
         return True
 
     def unseen(self, payload: bytes) -> bytes:
@@ -76,7 +76,7 @@ class PartKept(PendingReply):
         self._progress = progress
 
     def send(self) -> None:
-        self._progress.is_owed = False
+        self._progress.is_confirming = False
         parts = self._received.parts
         if not parts or not self._link.is_attached or self._delivery.mark is not self._progress:
             return

@@ -38,12 +38,12 @@ class Resumption:
         )
         # Deliveries that the client holds as unsettled, and that are settled here.
         self._settled_tags = [tag for tag in theirs if tag not in terminus.unsettled]
-        # Deliveries among these that are still to be aborted, because our unsettled map was sent incomplete.
+        # Those of `_settled_tags` that are still to be aborted, because our unsettled map was sent incomplete.
         self._to_abort: deque[bytes] = deque()
         # Whether outcomes of the client are being written to the disk: they are confirmed after that.
         self.is_waiting = False
 
-    def told_in_part(self) -> None:
+    def abort_settled(self) -> None:
         """Abort the deliveries that are settled here: our unsettled map did not fit into a frame, and was incomplete.
 
         A delivery missing in an incomplete map need not be settled, so the client would keep it. No later attach would

@@ -6,7 +6,7 @@ from typing import final
 from flintmq.base.errors import FlintError
 from flintmq.broker.vhost_access import Access
 from flintmq.gateway.amqp10.attach import receive_from, send_to
-from flintmq.gateway.amqp10.management_links import ManagementPairs, leads_there
+from flintmq.gateway.amqp10.management_links import ManagementPairs, is_management
 from flintmq.gateway.amqp10.ports import ClientConnection, ClientSession
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
@@ -26,12 +26,12 @@ class ServerSession(ClientSession):
         self._ended = ended
 
     def on_receiver(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
-        if leads_there(attach.target):
+        if is_management(attach.target):
             return self._management.requests(link, attach)
         return receive_from(self, link, attach)
 
     def on_sender(self, link: SenderLink, attach: Attach) -> SenderOwner:
-        if leads_there(attach.source):
+        if is_management(attach.source):
             return self._management.responses(link, attach)
         return send_to(self, link, attach)
 

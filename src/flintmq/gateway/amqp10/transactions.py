@@ -86,7 +86,7 @@ class SourceLink(SenderOwner):
 
     @property
     @abstractmethod
-    def is_live(self) -> bool:
+    def takes_dispositions(self) -> bool:
         """Whether the client may still settle deliveries of this detached link (part 2 §2.7.6)."""
 
     @abstractmethod
@@ -98,7 +98,7 @@ class SourceLink(SenderOwner):
         """Acquire messages in a transaction from now on; None: in no transaction."""
 
     @abstractmethod
-    def watch_again(self, delivery: OutgoingDelivery) -> None:
+    def restart_timeout(self, delivery: OutgoingDelivery) -> None:
         """Restart the consumer timeout of a delivery whose transaction is over, if the client still has it."""
 
     @abstractmethod
@@ -184,7 +184,7 @@ class Transactions:
         for delivery in found.acquired:
             owner = delivery.link.owner
             if isinstance(owner, SourceLink):
-                owner.watch_again(delivery)
+                owner.restart_timeout(delivery)
 
     def roll_back_of(self, link: ReceiverLink | None) -> None:
         """Roll back the transactions of a link to the coordinator that is gone; None: of the session (part 4 §4.3)."""
@@ -222,7 +222,7 @@ class Transactions:
             # The link has to end: it would get the message again and again while it has credit.
             link.fail_later(error, entry)
 
-    # -- what is done in them -----------------------------------------------------------------------------------
+    # -- retirement ---------------------------------------------------------------------------------------------
 
     def retires(self, delivery: OutgoingDelivery) -> bool:
         """Whether a delivery is retired in one of the open transactions."""
@@ -318,12 +318,12 @@ class LinkSettlement(StagedSettlement):
         """
         link = self._link
         delivery = self._delivery
-        if self._settled or delivery is None or delivery.is_settled or (link.is_over and not link.is_live):
+        if self._settled or delivery is None or delivery.is_settled or (link.is_over and not link.takes_dispositions):
             self._apply(link.default_outcome)
             return
         delivery.mark = self._entry
         terminus = link.terminus
-        link.watch_again(delivery)
+        link.restart_timeout(delivery)
         if terminus is None:
             return
         if self._held is not None:

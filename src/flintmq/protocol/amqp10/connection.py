@@ -184,7 +184,7 @@ class Connection(SessionConnection):
         self._is_waiting = False
         self._is_reading = False
         self._idle_timeout = IdleTimeout(tuning.idle_timeout_ms / 1000)
-        self._told_closed = False
+        self._is_end_reported = False
         if not self._is_server:
             # The server's open answers ours, which says how large its frames may be.
             self._frame_max = tuning.frame_max
@@ -568,7 +568,7 @@ class Connection(SessionConnection):
             self._finish(error)
             return
         if self.local is Endpoint.UNSENT:
-            # Nothing may be sent before it (part 2 §2.4.1).
+            # Open is the first frame that may be sent (part 2 §2.4.1).
             self._send_open()
         self.flush()
         self.frames.send(0, Close(error=to_wire(error)))
@@ -711,8 +711,8 @@ class Connection(SessionConnection):
         self.take_publishes()
         for session in self.sessions:
             session.abandon(error)
-        if not self._told_closed:
-            self._told_closed = True
+        if not self._is_end_reported:
+            self._is_end_reported = True
             self._owner.on_closed(error)
 
     def _finish(self, error: FlintError | None) -> None:

@@ -71,14 +71,14 @@ class Unsettled:
                     # A peer may choose any ids, as long as no two unsettled deliveries have the same.
                     if self.get(delivery.id) is not None:
                         raise _taken(delivery.id)
-                    self._stow()
+                    self._move_to_strays()
                     self._first = delivery.id
                 else:
                     while count < gap:
                         slots.append(None)
                         count += 1
             elif count >= _TRIM_SLOTS and count > _SPARSE_FACTOR * (self._live + 1):
-                self._stow()
+                self._move_to_strays()
                 self._first = delivery.id
         self._slots.append(delivery)
         self._live += 1
@@ -159,7 +159,7 @@ class Unsettled:
         self._live = 0
         self._strays = {}
 
-    def _stow(self) -> None:
+    def _move_to_strays(self) -> None:
         for slot in self._slots:
             if slot is not None:
                 self._strays[slot.id] = slot

@@ -34,7 +34,7 @@ class ErrantDeliveries:
             del firsts[:-_RUNS_MAX]
             del lasts[:-_RUNS_MAX]
 
-    def meet(self, first: i64, last: i64) -> bool:
+    def overlaps(self, first: i64, last: i64) -> bool:
         """Return whether one of the ids is between `first` and `last`, inclusive."""
         for at in range(len(self._firsts)):
             if distance(self._firsts[at], last) >= 0 and distance(first, self._lasts[at]) >= 0:

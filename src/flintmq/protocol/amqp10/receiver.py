@@ -136,15 +136,15 @@ class ReceiverLink(Link):
         if delivery.is_settled:
             return
         if delivery.settles_second:
-            self.session.say(True, delivery.id, state, False)
+            self.session.add_disposition(True, delivery.id, state, False)
             return
         self.forget(delivery)
-        self.session.say(True, delivery.id, state, True)
+        self.session.add_disposition(True, delivery.id, state, True)
 
     def update(self, delivery: IncomingDelivery, state: DeliveryState) -> None:
         """Tell the sender how much of a delivery arrived (Received), or its outcome, without settling it."""
         if not delivery.is_settled:
-            self.session.say(True, delivery.id, state, False)
+            self.session.add_disposition(True, delivery.id, state, False)
 
     def forget(self, delivery: IncomingDelivery) -> None:
         """Settle a delivery without a disposition, because the peer has settled it or the link has ended."""
@@ -307,7 +307,7 @@ class ReceiverLink(Link):
                 # The sender has settled it, perhaps only with this last transfer.
                 self.forget(delivery)
         if is_whole:
-            owner.on_message(self, self._worth_telling(delivery), data[start:stop])
+            owner.on_message(self, self._for_owner(delivery), data[start:stop])
         elif self.wants_parts:
             owner.on_part(self, delivery, data[start:stop], transfer.more)
         elif transfer.more:
@@ -320,9 +320,9 @@ class ReceiverLink(Link):
                 self._held = None
                 held.write(payload)
                 payload = held.getvalue()
-            owner.on_message(self, self._worth_telling(delivery), payload)
+            owner.on_message(self, self._for_owner(delivery), payload)
 
-    def _worth_telling(self, delivery: IncomingDelivery) -> IncomingDelivery | None:
+    def _for_owner(self, delivery: IncomingDelivery) -> IncomingDelivery | None:
         """Return the delivery for the owner; None if it was sent settled, with message format 0 and no state."""
         is_plain = delivery.sent_settled and delivery.message_format == 0 and delivery.state is None
         return None if is_plain and not delivery.is_resumed and not self.wants_tags else delivery

@@ -82,24 +82,24 @@ class SaslExchange:
 
     def challenge(self, challenge: bytes) -> bool:
         """Server: send a challenge. Returns False, with nothing done, if it is not this side's turn."""
-        return self._say(Role.SERVER, Login.RESPONSE, SaslChallenge(challenge=challenge))
+        return self._answer(Role.SERVER, Login.RESPONSE, SaslChallenge(challenge=challenge))
 
     def accept(self, additional: bytes | None) -> bool:
         """Server: send the outcome ok. Returns False, with nothing done, if it is not this side's turn."""
-        return self._say(Role.SERVER, Login.DONE, SaslOutcome(code=spec.SASL_OK, additional_data=additional))
+        return self._answer(Role.SERVER, Login.DONE, SaslOutcome(code=spec.SASL_OK, additional_data=additional))
 
     def refuse(self, code: int) -> bool:
         """Server: send a refusal. Returns False, with nothing done, if it is not this side's turn."""
-        return self._say(Role.SERVER, Login.DONE, SaslOutcome(code=code))
+        return self._answer(Role.SERVER, Login.DONE, SaslOutcome(code=code))
 
     def init(self, mechanism: str, response: bytes | None, hostname: str | None) -> None:
         performative = SaslInit(mechanism=mechanism, initial_response=response, hostname=hostname)
-        self._say(Role.CLIENT, Login.OUTCOME, performative)
+        self._answer(Role.CLIENT, Login.OUTCOME, performative)
 
     def respond(self, response: bytes) -> None:
-        self._say(Role.CLIENT, Login.OUTCOME, SaslResponse(response=response))
+        self._answer(Role.CLIENT, Login.OUTCOME, SaslResponse(response=response))
 
-    def _say(self, role: Role, state: Login, performative: SaslPerformative) -> bool:
+    def _answer(self, role: Role, state: Login, performative: SaslPerformative) -> bool:
         """Send a frame and enter `state`. Returns False, with nothing done, if it is not this side's turn."""
         if self.state is not Login.DECIDING or self._role is not role:
             return False

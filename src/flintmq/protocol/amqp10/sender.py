@@ -228,12 +228,12 @@ class SenderLink(Link):
         """Settle a delivery. The next `flush` tells the receiver, together with others of the same state."""
         if not delivery.is_settled:
             self.forget(delivery)
-            self.session.say(False, delivery.id, state, True)
+            self.session.add_disposition(False, delivery.id, state, True)
 
     def update(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
         """Tell the receiver the state of a delivery at the sender, without settling it."""
         if not delivery.is_settled:
-            self.session.say(False, delivery.id, state, False)
+            self.session.add_disposition(False, delivery.id, state, False)
 
     def drained(self) -> None:
         """Give back all credit in answer to `drain`, since there is nothing to send (part 2 §2.6.7)."""
@@ -244,7 +244,7 @@ class SenderLink(Link):
         self.credit = 0
         self.session.owe_flow(self)
 
-    def tell(self, properties: dict[str, object] | None = None) -> None:
+    def send_flow(self, properties: dict[str, object] | None = None) -> None:
         """Send a flow with this side's state of the link, such as `available`, and with properties, if any."""
         self.session.send_flow(self._flow(properties))
 

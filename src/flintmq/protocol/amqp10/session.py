@@ -380,12 +380,12 @@ class Session(LinkSession):
             only = unsettled.get(first)
             if only is not None:
                 self._dispose(only, state, settled)
-            elif errant.meet(first, first):
+            elif errant.overlaps(first, first):
                 raise ErrantLink(f"a disposition of delivery {first}, whose link was detached with an error")
             return
         if distance(first, last) < 0:
             raise InvalidField(f"a disposition of deliveries {first} to {last}")
-        if errant.meet(first, last):
+        if errant.overlaps(first, last):
             raise ErrantLink(
                 f"a disposition of deliveries {first} to {last}: a link of theirs was detached with an error"
             )
@@ -498,10 +498,10 @@ class Session(LinkSession):
         self.at = link
         link.attached(attach)
         if isinstance(link, SenderLink):
-            self._meet_receiver(link, attach, is_answer)
+            self._pair_with_receiver(link, attach, is_answer)
         else:
             assert isinstance(link, ReceiverLink)
-            self._meet_sender(link, attach, is_answer)
+            self._pair_with_sender(link, attach, is_answer)
 
     def _check_name(self, attach: Attach, we_receive: bool) -> None:
         """Check that no link of this direction on the session has the name (part 2 §2.6.1).
@@ -518,7 +518,7 @@ class Session(LinkSession):
                 # It can be resumed, but not attached again (part 2 §2.6.5).
                 raise ErrantLink(f"attach of link '{link.name}', which was detached with an error")
 
-    def _meet_receiver(self, link: SenderLink, attach: Attach, is_answer: bool) -> None:
+    def _pair_with_receiver(self, link: SenderLink, attach: Attach, is_answer: bool) -> None:
         # A ulong, limited to half of its range, so that it fits an i64: no message is that large.
         link.message_max = min(attach.max_message_size or 0, _SIZE_MAX)
         if attach.incomplete_unsettled:
@@ -531,7 +531,7 @@ class Session(LinkSession):
         assert owner is not None
         link.owner = owner.on_sender(link, attach)
 
-    def _meet_sender(self, link: ReceiverLink, attach: Attach, is_answer: bool) -> None:
+    def _pair_with_sender(self, link: ReceiverLink, attach: Attach, is_answer: bool) -> None:
         link.starts_at(attach.initial_delivery_count or 0)
         if is_answer:
             assert link.owner is not None

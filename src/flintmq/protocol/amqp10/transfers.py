@@ -158,7 +158,7 @@ class SessionTransfers:
 
     # -- dispositions and flows ---------------------------------------------------------------------------------
 
-    def say(self, as_receiver: bool, delivery_id: i64, state: DeliveryState | None, settled: bool) -> None:
+    def add_disposition(self, as_receiver: bool, delivery_id: i64, state: DeliveryState | None, settled: bool) -> None:
         """Send a disposition with the next `flush`. It may be joined with the one before it."""
         if self.local is not Endpoint.ACTIVE:
             return

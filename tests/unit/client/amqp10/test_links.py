@@ -156,7 +156,7 @@ def test_nothing_is_said_behind_the_close_of_a_link(pair: Pair) -> None:
     assert delivery is not None
     link.close(True)
     pair.run()
-    incoming.link.session.say(True, delivery.id, ACCEPTED, True)
+    incoming.link.session.add_disposition(True, delivery.id, ACCEPTED, True)
     pair.run()
     assert sent.outcome is None
 

@@ -50,7 +50,7 @@ def _suspended(
 
 
 def _say(client: Client, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
-    client.session.say(True, delivery.id, state, settled)
+    client.session.add_disposition(True, delivery.id, state, settled)
     client.durable()
     client.durable()
 
@@ -90,7 +90,7 @@ def test_several_are_settled_by_one_range(client: Client, queue: Queue, durable:
     """As those of links that are attached."""
     first, second, third = _suspended(client, durable, "one", "two", "three")
     for delivery in (first, second):
-        client.session.say(True, delivery.id, ACCEPTED, True)
+        client.session.add_disposition(True, delivery.id, ACCEPTED, True)
     client.durable()
     assert _receiver(client, durable, {third.tag: None}).answer.unsettled == {third.tag: None}
     assert queue.unacked == 1
@@ -188,7 +188,7 @@ def test_what_the_client_settles_behind_the_detach_is_forgotten(client: Client, 
     assert sender.said == [(1, ACCEPTED, False)]
     sender.link.detach(closed=False)
     client.tick()
-    client.session.say(False, delivery.id, None, True)
+    client.session.add_disposition(False, delivery.id, None, True)
     client.durable()
     assert not _sender(client, durable, RCV_SECOND, {delivery.tag: None}).answer.unsettled
     assert queue.message_count == 1

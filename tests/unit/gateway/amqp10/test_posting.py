@@ -272,7 +272,7 @@ def test_a_post_that_the_client_settled_is_forgotten(
     sender.send("m", state=TransactionalState(txn_id=txn_id))
     client.tick()
     (delivery,) = sender.link.take_unsettled()
-    client.session.say(False, delivery.id, None, True)
+    client.session.add_disposition(False, delivery.id, None, True)
     client.tick()
     assert control.commit(txn_id) == ACCEPTED
     _suspend(sender)

@@ -134,7 +134,7 @@ def test_what_is_late_on_a_link_that_is_detached_is_for_others(client: Client) -
     assert delivery is not None
     receiver.link.detach(closed=False)
     client.tick()
-    client.session.say(True, delivery.id, ACCEPTED, True)
+    client.session.add_disposition(True, delivery.id, ACCEPTED, True)
     client.tick()
     _pass(client, _TIMEOUT_MS)
     assert client.server.vhost.queues["q"].is_idle

@@ -38,7 +38,7 @@ def test_a_word_about_one_of_them(to_server: bool, by_receiver: bool) -> None:
     """In either direction, and in either role; also once both sides have detached the link."""
     flowing = _failed(to_server, by_receiver)
     guilty = flowing.receiver if by_receiver else flowing.sender
-    guilty.session.say(by_receiver, 1, ACCEPTED, True)
+    guilty.session.add_disposition(by_receiver, 1, ACCEPTED, True)
     assert _is_ended(flowing)
 
 
@@ -47,7 +47,7 @@ def test_a_range_with_some_of_them(first: int, last: int) -> None:
     """One is enough, whatever else is in it."""
     flowing = _failed(True, True)
     for number in range(first, last + 1):
-        flowing.receiver.session.say(True, number, ACCEPTED, True)
+        flowing.receiver.session.add_disposition(True, number, ACCEPTED, True)
     assert _is_ended(flowing)
 
 
@@ -56,7 +56,7 @@ def test_other_deliveries(first: int, last: int) -> None:
     """What does not meet any of them does no harm."""
     flowing = _failed(True, True)
     for number in range(first, last + 1):
-        flowing.receiver.session.say(True, number, ACCEPTED, True)
+        flowing.receiver.session.add_disposition(True, number, ACCEPTED, True)
     flowing.run()
     assert flowing.owner.ended == []
 
@@ -72,7 +72,7 @@ def test_deliveries_that_were_settled_before() -> None:
     flowing.run()
     flowing.sender.fail(InvalidField("wrong"))
     flowing.run()
-    flowing.receiver.session.say(True, delivery.id, ACCEPTED, True)
+    flowing.receiver.session.add_disposition(True, delivery.id, ACCEPTED, True)
     flowing.run()
     assert flowing.owner.ended == []
 
@@ -85,7 +85,7 @@ def test_a_delivery_of_which_a_part_came() -> None:
     assert flowing.receiver.begun is not None
     flowing.receiver.fail(InvalidField("wrong"))
     flowing.run()
-    flowing.session.say(False, 0, ACCEPTED, True)
+    flowing.session.add_disposition(False, 0, ACCEPTED, True)
     assert _is_ended(flowing)
 
 
@@ -95,7 +95,7 @@ def test_a_link_that_was_detached_for_reasons_of_ours() -> None:
     flowing.sender.send(1, b"", b"x", False)
     flowing.run()
     flowing.sender.detach(DetachForced("closed"))
-    flowing.receiver.session.say(True, 0, ACCEPTED, True)
+    flowing.receiver.session.add_disposition(True, 0, ACCEPTED, True)
     flowing.run()
     assert flowing.owner.ended == []
 
@@ -106,15 +106,15 @@ def test_runs_of_numbers() -> None:
     link = flowing.receiver
     errant = ErrantDeliveries()
     errant.add([_delivery(link, number) for number in (0xFFFF_FFFE, 0xFFFF_FFFF, 0, 1)])
-    assert errant.meet(0xFFFF_FFFF, 0xFFFF_FFFF)
-    assert errant.meet(1, 7)
-    assert errant.meet(0xFFFF_FF00, 0xFFFF_FFFE)
-    assert not errant.meet(2, 7)
-    assert not errant.meet(0xFFFF_FF00, 0xFFFF_FFFD)
+    assert errant.overlaps(0xFFFF_FFFF, 0xFFFF_FFFF)
+    assert errant.overlaps(1, 7)
+    assert errant.overlaps(0xFFFF_FF00, 0xFFFF_FFFE)
+    assert not errant.overlaps(2, 7)
+    assert not errant.overlaps(0xFFFF_FF00, 0xFFFF_FFFD)
     errant.add([_delivery(link, number) for number in range(10, 10 + 2 * 256, 2)])
-    assert not errant.meet(0, 0)
-    assert errant.meet(10, 10)
-    assert not errant.meet(11, 11)
+    assert not errant.overlaps(0, 0)
+    assert errant.overlaps(10, 10)
+    assert not errant.overlaps(11, 11)
 
 
 def _delivery(link: ReceiverLink, number: int) -> IncomingDelivery:

@@ -323,7 +323,7 @@ def test_available_and_properties() -> None:
     """The sender may say how much it has, and more."""
     flowing = Flowing()
     flowing.sender.available = 17
-    flowing.sender.tell({"active": True})
+    flowing.sender.send_flow({"active": True})
     flowing.run()
     assert flowing.receives.flows[-1] == (100, 17)
     assert flowing.receiver.flow_properties == {"active": True}
