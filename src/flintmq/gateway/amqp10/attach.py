@@ -67,20 +67,20 @@ def receive_from(session: ClientSession, link: ReceiverLink, attach: Attach) -> 
         target = _target_of(session, link.name)
         if target is None:
             raise InvalidField("Attach refused: a target is required", SCOPE_LINK)
-    made = _target(session, link, target)
+    owner = _target(session, link, target)
     try:
-        return _receive_from(session, link, attach, target, made)
+        return _receive_from(session, link, attach, target, owner)
     except (AmqpError, Amqp10Error):
-        if target.dynamic and made.queue is not None:
-            session.vhost.remove_queue(made.queue)
+        if target.dynamic and owner.queue is not None:
+            session.vhost.remove_queue(owner.queue)
         raise
 
 
 def _receive_from(
-    session: ClientSession, link: ReceiverLink, attach: Attach, target: Target, made: IncomingLink
+    session: ClientSession, link: ReceiverLink, attach: Attach, target: Target, owner: IncomingLink
 ) -> IncomingLink:
     # The earlier link of this name is detached only after all checks that can refuse the new one.
-    session.names.free(made.name_key)
+    session.names.free(owner.name_key)
     found = session.vhost.termini.targets.get(session.key(link.name))
     is_asked = attach.target is not None
     if found is not None and is_asked and (target.dynamic or known_target(found).address != target.address):
@@ -88,18 +88,18 @@ def _receive_from(
         found = None
     if found is not None:
         forget_settled(found, attach, int(link.message_max))
-    target.capabilities = nodes.capabilities(target.capabilities, made.queue is not None)
+    target.capabilities = nodes.capabilities(target.capabilities, owner.queue is not None)
     answer = Attach(source=attach.source, target=target, properties=attach.properties)
     if found is not None or target.dynamic or outlives_session(target):
-        made.keep_terminus(found)
-    if made.queue is not None:
-        join(made.queue, made, made.terminus, target.dynamic)
-    if made.terminus is not None:
-        answer.unsettled = made.unsettled()
+        owner.keep_terminus(found)
+    if owner.queue is not None:
+        join(owner.queue, owner, owner.terminus, target.dynamic)
+    if owner.terminus is not None:
+        answer.unsettled = owner.unsettled()
         link.wants_parts = True
-    session.names.take(made.name_key, made)
-    _answer(session, target, _AttachAnswer(made, None, link, answer, found is not None), bool(answer.unsettled))
-    return made
+    session.names.take(owner.name_key, owner)
+    _answer(session, target, _AttachAnswer(owner, None, link, answer, found is not None), bool(answer.unsettled))
+    return owner
 
 
 def _target_of(session: ClientSession, name: str) -> Target | None:
@@ -112,6 +112,7 @@ def _target_of(session: ClientSession, name: str) -> Target | None:
 
 
 def _target(session: ClientSession, link: ReceiverLink, target: Target) -> IncomingLink:
+    """Create the owner of a link with this target. Raises AccessRefused or NotFound if the target is refused."""
     queue: Queue | None = None
     if target.dynamic:
         session.rights.check(WRITE, "exchange", "")
@@ -132,9 +133,9 @@ def _target(session: ClientSession, link: ReceiverLink, target: Target) -> Incom
         if queue is None:
             # A user with `write` on the default exchange may send to any queue, also to exclusive ones (RabbitMQ).
             queue = _queue(session, place)
-        made = IncomingLink(session, link, target, session.publish_target("", place.name), None)
-        made.queue = queue
-        return made
+        owner = IncomingLink(session, link, target, session.publish_target("", place.name), None)
+        owner.queue = queue
+        return owner
     session.rights.check(WRITE, "exchange", place.name)
     _exchange(session, place.name)
     if place.key is None:

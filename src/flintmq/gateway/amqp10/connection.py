@@ -90,14 +90,11 @@ class ServerConnection(ClientConnection, Applicant):
         )
 
     def renew(self, token: bytes) -> None:
-        """Check a newer token of the client, which is answered at once. A wrong one closes the connection.
-
-        A token that comes while another one is being checked is checked next, unless a still newer one comes.
-        """
         # After a login by password any new secret is accepted (RabbitMQ), because passwords do not expire.
         if self._login.bearer is None:
             return
         if self._login.is_renewing:
+            # The token is checked next, unless a still newer one comes.
             self._next_token = token
         else:
             self._login.renew(token)
@@ -198,7 +195,6 @@ class ServerConnection(ClientConnection, Applicant):
     # -- the end ------------------------------------------------------------------------------------------------
 
     def fail(self, error: AmqpError) -> None:
-        """Close the connection with `error`, for a reason that the client did not cause."""
         if isinstance(error, ConnectionForced):
             # Clients of RabbitMQ reconnect if the description begins with these words.
             error = ConnectionForced(f"Connection forced: {error.text}")

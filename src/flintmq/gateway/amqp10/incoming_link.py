@@ -122,7 +122,6 @@ class IncomingLink(TargetLink, EntryHolder, DetachedLink, NamedLink):
     # -- credit -------------------------------------------------------------------------------------------------
 
     def grant(self) -> None:
-        """Grant the client its credit; none while an alarm is on."""
         self.link.grant(0 if self.session.gateway.alarm else self._room())
         self._grace = _GRACE_BYTES
 

@@ -219,7 +219,6 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
             self.session.connection.drain(self)
 
     def end_drain(self) -> bool:
-        """Answer the drain if all available messages were sent. Returns False if it has to be tried again."""
         link = self.link
         if not link.drain or not link.is_attached:
             return True
@@ -257,7 +256,6 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
         return self._notes_pending > 0 and i64(self._notes_pending) >= self.link.credit
 
     def acquires_for(self, transaction: OpenTransaction | None) -> None:
-        """Acquire messages in a transaction from now on; None: in no transaction."""
         self.acquires = transaction
         consumer = self.consumer
         consumer.no_ack = consumer.settles and not self.queue.keeps_all and transaction is None
@@ -323,7 +321,6 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
         return 0 if self._timeouts is None else self._timeouts.late_count
 
     def restart_timeout(self, delivery: OutgoingDelivery) -> None:
-        """Restart the consumer timeout of a delivery whose transaction is over, if the client still has it."""
         if self._timeouts is not None and not self.is_over:
             self._timeouts.restart(delivery, self.session.gateway.tick.now_ms)
 
@@ -393,7 +390,6 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
             self.apply(delivery.tag, entry, self.default_outcome)
 
     def apply(self, tag: bytes, entry: Entry, outcome: settlement.Outcome) -> bool:
-        """Settle an entry, and its note in the terminus. Returns whether the client must wait until this is durable."""
         held = self.settle_held(tag, outcome)
         if held is None:
             outcome.apply(self.queue, entry, self.context)
@@ -427,12 +423,9 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
         self.consumer.passed.acked += 1
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None, was_noted: bool) -> None:
-        """Tell the client that a delivery is settled.
-
-        If `was_noted`, that waits until the removal of the note is durable. Otherwise a crash could bring the note back
-        after the client forgot the delivery, and the client would get it again.
-        """
         if was_noted:
+            # Until the removal of the note is durable, a crash could bring the note back. If the client had forgotten
+            # the delivery by then, it would get it again.
             noted = _NotedSettlement(delivery, state)
             delivery.mark = noted
             self.session.connection.confirms.add(noted)
@@ -449,7 +442,6 @@ class OutgoingLink(SourceLink, DetachedLink, NamedLink):
     # -- the end ------------------------------------------------------------------------------------------------
 
     def fail_later(self, error: AmqpError | Amqp10Error, entry: Entry) -> None:
-        """End the link at the end of the tick, because its queue is delivering at the moment."""
         self.consumer.started = False
         self.session.connection.confirms.at_end(_LinkFault(self, error, entry))
 

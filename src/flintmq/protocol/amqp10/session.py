@@ -1,6 +1,6 @@
-"""A session: its windows, handles, delivery ids and links (amqp-1.0 part 2 §2.5).
+"""A session: it begins and ends, attaches links to handles, and finds the link of a frame (amqp-1.0 part 2 §2.5, §2.6).
 
-A session counts transfers and finds the link of a frame; the links put messages together.
+The windows and the unsettled deliveries of a session are in `transfers.py`; the links put messages together.
 """
 
 from abc import abstractmethod
@@ -152,7 +152,6 @@ class Session(LinkSession):
             raise
 
     def end(self, error: AmqpError | Amqp10Error | None = None) -> None:
-        """Send end. The session sends and accepts nothing more. Does nothing if this side has ended it already."""
         if self.local is not Endpoint.ACTIVE:
             return
         self.flush()
@@ -161,7 +160,6 @@ class Session(LinkSession):
             self.connection.release(self)
 
     def flush(self) -> None:
-        """Write the dispositions, the flows of links and the window that were gathered."""
         self._is_dirty = False
         if self.local is not Endpoint.ACTIVE:
             return
@@ -179,7 +177,6 @@ class Session(LinkSession):
     # -- for links ----------------------------------------------------------------------------------------------
 
     def owe_flow(self, link: Link) -> None:
-        """Send a flow with the state of a link at the next `flush`."""
         if not link.owes_flow and link.is_attached:
             link.owes_flow = True
             self._owing.append(link)
@@ -187,11 +184,6 @@ class Session(LinkSession):
                 self._mark_dirty()
 
     def send_attach(self, link: Link, attach: Attach) -> None:
-        """Attach a link with the lowest free handle (part 2 §2.6.3).
-
-        Raises, with nothing done, FrameSizeTooSmall if the attach is too large for the peer, and ResourceLimitExceeded
-        if the peer allows no more links.
-        """
         handles = self._by_handle
         handle: i64 = 0
         while handle < len(handles) and handles[handle] is not None:
@@ -249,7 +241,6 @@ class Session(LinkSession):
             attach.incomplete_unsettled = True
 
     def send_detach(self, link: Link, detach: Detach) -> None:
-        """Send a detach after everything that was gathered, and free the handle if the peer has detached, too."""
         self.flush()
         detach.handle = link.handle
         self.frames.send(self.number, detach)
@@ -262,10 +253,6 @@ class Session(LinkSession):
             link.handle = -1
 
     def pump(self) -> None:
-        """Continue messages that were sent in part, and then call the owners of links that have credit.
-
-        Does nothing if no link was refused room since the last call.
-        """
         if not self._is_starved or self.local is not Endpoint.ACTIVE:
             return
         self._is_starved = False
@@ -281,7 +268,6 @@ class Session(LinkSession):
                     owner.on_room(each)
 
     def note_errant(self, link: Link) -> None:
-        """Note the deliveries of a link that is about to be detached for a fault of the peer."""
         if isinstance(link, SenderLink):
             self._errant_outgoing.add(link.live())
         elif isinstance(link, ReceiverLink):

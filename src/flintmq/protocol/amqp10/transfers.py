@@ -1,6 +1,6 @@
 """The transfers of a session: its windows, unsettled deliveries, and outgoing dispositions (amqp-1.0 part 2 §2.5.6).
 
-A session has links, too, and a connection has sessions; what is here knows neither.
+This part of a session knows no links. `SessionConnection` is the part of a connection that sessions use.
 """
 
 from abc import abstractmethod
