@@ -33,7 +33,7 @@ COMPILED_MODULES = (
     "client/publish.py",
     "client/session.py",
     "client/tags.py",
-    "client/waiting.py",
+    "client/waitable.py",
     "server/back_pressure.py",
     "server/connections.py",
     "server/durability.py",

@@ -20,7 +20,7 @@ from flintmq.client import socket_driver, url
 from flintmq.client.amqp10 import terms
 from flintmq.client.amqp10.connection import ClientConnection
 from flintmq.client.driven import Timers
-from flintmq.client.waiting import Waitable
+from flintmq.client.waitable import Waitable
 from flintmq.protocol.output import Output
 from flintmq.wire.amqp10.received import bytes_before
 from flintmq.wire.amqp10.states import Received

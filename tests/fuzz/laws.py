@@ -4,7 +4,7 @@ from typing import Final
 
 from flintmq.base.errors import NotImplementedHere, SyntaxFault
 from flintmq.client.session import Session
-from flintmq.client.waiting import Request
+from flintmq.client.waitable import Request
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.gateway import Gateway
 from flintmq.protocol.amqp091.connection import Login, Tuning

@@ -65,7 +65,7 @@ def drain(channel: fc.Channel, queue: str, count: int) -> list[str]:
 def test_a_batch_appears_when_it_is_committed(
     connection: fc.Connection, driver: fc.Channel, request: pytest.FixtureRequest
 ) -> None:
-    """Nobody sees what is staged; winners appear with the commit, others never, and a second commit does nothing."""
+    """Nobody sees what is staged. The commit publishes its attempts and no others; a second commit does nothing."""
     tx = name_of(request)
     queue = driver.declare_queue(tx).name
     info = driver.stage_open(tx, "query")
@@ -91,8 +91,8 @@ def test_attempts_staged_ahead(connection: fc.Connection, request: pytest.Fixtur
         task.stage_ahead(tx, info.epoch, 0, partition, 1, rows)
     task.wait_for_stage()
     assert task.declare_queue(queue, passive=True).message_count == 0
-    winners = dict.fromkeys(range(5), 1)
-    assert task.stage_commit(tx, info.epoch, 0, winners) == fc.StageCommitted(500, False)
+    attempts = dict.fromkeys(range(5), 1)
+    assert task.stage_commit(tx, info.epoch, 0, attempts) == fc.StageCommitted(500, False)
     assert drain(task, queue, 500) == [f"{partition}/{n}" for partition in range(5) for n in range(100)]
 
 
@@ -110,7 +110,7 @@ def test_what_is_refused_ahead(connection: fc.Connection, request: pytest.Fixtur
         task.wait_for_stage()
 
 
-def test_more_winners_than_a_frame_has_room_for(
+def test_more_attempts_than_a_frame_has_room_for(
     connection: fc.Connection, driver: fc.Channel, request: pytest.FixtureRequest
 ) -> None:
     """They go one method after the other, and are committed as one."""

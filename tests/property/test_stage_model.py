@@ -74,8 +74,8 @@ class Staged:
 
 
 class StageMachine(RuleBasedStateMachine):
-    """`published` are the winners' messages of each batch that was committed, by queue. `consumed` are those that were
-    taken from the queue q, `surely` says the same of what is durable.
+    """`published` has, for each committed batch, the messages of its attempts by queue. `consumed` has those that were
+    taken from the queue q, and `surely` those of them whose settlement is durable.
     """
 
     @initialize(seed=st.integers(0, 1 << 30))
@@ -191,9 +191,9 @@ class StageMachine(RuleBasedStateMachine):
         keys = sorted([key for key in self.complete if key[0] == batch], reverse=is_reversed)
         chosen = {key[1]: key[2] for key in keys}
         done = stage.commit(int(stage.epoch), batch, chosen)
-        winners = [self.complete[batch, partition, number] for partition, number in chosen.items()]
-        assert done.published == sum(staged.attempt.count for staged in winners)
-        self.published.append({name: [body for staged in winners for body in staged.bodies[name]] for name in QUEUES})
+        attempts = [self.complete[batch, partition, number] for partition, number in chosen.items()]
+        assert done.published == sum(staged.attempt.count for staged in attempts)
+        self.published.append({name: [body for staged in attempts for body in staged.bodies[name]] for name in QUEUES})
         self.open = [each for each in self.open if each.attempt.key[0] > batch]
         self.complete = {key: staged for key, staged in self.complete.items() if key[0] > batch}
         assert stage.commit(int(stage.epoch), batch, chosen).already

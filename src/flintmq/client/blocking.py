@@ -20,7 +20,7 @@ from flintmq.client.publish import Body, Publishable
 from flintmq.client.session import Session
 from flintmq.client.socket_driver import SocketDriver
 from flintmq.client.values import LeaseInfo, QueueInfo, StageCommitted, StageInfo, StreamChunk, StreamInfo
-from flintmq.client.waiting import REQUEST_SECONDS, Answer, M, Request
+from flintmq.client.waitable import REQUEST_SECONDS, Answer, M, Request
 from flintmq.wire.amqp091 import methods
 from flintmq.wire.amqp091.committed_attempts import encode_in_parts
 from flintmq.wire.amqp091.methods import Method
@@ -706,8 +706,8 @@ class Channel:
         if last is not None:
             self._driver.answer(last, max(stop - time.monotonic(), 0))
 
-    def stage_commit(self, transactional_id: str, epoch: int, batch: int, winners: dict[int, int]) -> StageCommitted:
-        """Publish the attempts in `winners` (attempt by partition), all or none.
+    def stage_commit(self, transactional_id: str, epoch: int, batch: int, attempts: dict[int, int]) -> StageCommitted:
+        """Publish the attempts in `attempts` (attempt by partition), all or none.
 
         All other attempts of this batch and of earlier ones are discarded. A batch that was committed before is not
         published again; the result says so.
@@ -718,7 +718,7 @@ class Channel:
         """
         *earlier, last = [
             methods.StageCommit(transactional_id=transactional_id, epoch=epoch, batch=batch, attempts=part, more=True)
-            for part in encode_in_parts(winners)
+            for part in encode_in_parts(attempts)
         ]
         for part in earlier:
             self._ask(part, methods.StageCommitOk)

@@ -13,7 +13,7 @@ from flintmq.client.delivery import Delivery, Inbox, Returned
 from flintmq.client.errors import ConsumerCancelled, PublishFailed, channel_error
 from flintmq.client.publish import Body, Publish, Publishable, body_bytes, encode_publish, encoded
 from flintmq.client.tags import Tags
-from flintmq.client.waiting import Answer, M, Request, Waitable
+from flintmq.client.waitable import Answer, M, Request, Waitable
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.output import Output
 from flintmq.wire.amqp091 import methods

@@ -6,7 +6,7 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import FlintError, PreconditionFailed
 from flintmq.client.tags import Tags
-from flintmq.client.waiting import Waitable
+from flintmq.client.waitable import Waitable
 
 
 @final

@@ -3,7 +3,7 @@
 from typing import Final, final
 
 from flintmq.base.errors import FlintError
-from flintmq.client.waiting import Waitable
+from flintmq.client.waitable import Waitable
 from flintmq.wire.amqp091.properties import Properties, decode_properties
 
 # The memory of a delivery without its body, about: with it, many deliveries with empty bodies are limited, too.

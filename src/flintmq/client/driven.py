@@ -3,7 +3,7 @@
 from typing import Final, Protocol
 
 from flintmq.base.errors import FlintError
-from flintmq.client.waiting import Waitable
+from flintmq.client.waitable import Waitable
 from flintmq.protocol.output import Output
 
 # A batch is written and sent in pieces of this many bytes, so that reading and other tasks are not kept waiting.

@@ -11,7 +11,7 @@ from flintmq.client.delivery import Delivery, Inbox
 from flintmq.client.driven import PIECE_BYTES, Driven
 from flintmq.client.errors import ConnectFailed, ConnectTimeout, TimedOut
 from flintmq.client.url import Target
-from flintmq.client.waiting import REQUEST_SECONDS, Answer, M, Request, Waitable
+from flintmq.client.waitable import REQUEST_SECONDS, Answer, M, Request, Waitable
 
 # The socket is not read while more bytes of deliveries than this are not taken, unless a task waits for something.
 _HELD_HIGH_BYTES: Final = 16 * 1024 * 1024

@@ -6,7 +6,7 @@ from typing import Final, final
 from flintmq.base.errors import AuthenticationFailed, ClosedByPeer, ConnectionLost, FlintError, LocalProtocolError
 from flintmq.client.channel import ClientChannel
 from flintmq.client.errors import ConnectionClosed, LoginRefused, connection_error
-from flintmq.client.waiting import Answer, Request, Waitable
+from flintmq.client.waitable import Answer, Request, Waitable
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.connection import Connection, ConnectionOwner, Login, Tuning
 from flintmq.protocol.amqp091.states import State

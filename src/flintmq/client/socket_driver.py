@@ -15,7 +15,7 @@ from flintmq.client.delivery import Delivery, Inbox
 from flintmq.client.driven import Driven
 from flintmq.client.errors import ConnectFailed, ConnectTimeout, TimedOut
 from flintmq.client.url import Target
-from flintmq.client.waiting import REQUEST_SECONDS, Answer, M, Request, Waitable
+from flintmq.client.waitable import REQUEST_SECONDS, Answer, M, Request, Waitable
 
 # Bytes of one read; the parser is fastest on large pieces.
 _READ_BYTES: Final = 256 * 1024

@@ -9,7 +9,7 @@ from flintmq.client.channel import ClientChannel
 from flintmq.client.delivery import Inbox
 from flintmq.client.errors import ChannelClosed, ConnectionClosed, ConsumerCancelled, PublishFailed
 from flintmq.client.publish import Publish, Publishable
-from flintmq.client.waiting import Request
+from flintmq.client.waitable import Request
 from flintmq.wire.amqp091.method_codec import decode_method, encode_method
 from flintmq.wire.amqp091.methods import (
     BasicAck,

@@ -18,7 +18,7 @@ from flintmq.client.amqp10.sender import ClientSender, Sent
 from flintmq.client.driven import PIECE_BYTES
 from flintmq.client.errors import TimedOut
 from flintmq.client.loop_driver import LoopDriver
-from flintmq.client.waiting import REQUEST_SECONDS, Waitable
+from flintmq.client.waitable import REQUEST_SECONDS, Waitable
 from flintmq.protocol.sasl import plain
 from flintmq.wire.amqp10.composite import Annotations, Fields
 from flintmq.wire.amqp10.performatives import Attach, Open

@@ -8,7 +8,7 @@ from flintmq.client.amqp10.errors import connection_error, login_error
 from flintmq.client.amqp10.receiver import ClientReceiver
 from flintmq.client.amqp10.sender import ClientSender
 from flintmq.client.url import Target
-from flintmq.client.waiting import Waitable
+from flintmq.client.waitable import Waitable
 from flintmq.protocol.amqp10.connection import Connection, ConnectionOwner, Tuning
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner

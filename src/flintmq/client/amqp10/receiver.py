@@ -9,7 +9,7 @@ from flintmq.base.errors import FlintError, LocalProtocolError
 from flintmq.client.amqp10 import message
 from flintmq.client.amqp10.errors import LinkDetached, link_error
 from flintmq.client.amqp10.message import Message
-from flintmq.client.waiting import Waitable
+from flintmq.client.waitable import Waitable
 from flintmq.protocol.amqp10.receiver import IncomingDelivery, ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.session import Session
 from flintmq.protocol.amqp10.states import Endpoint

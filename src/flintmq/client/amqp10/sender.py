@@ -5,7 +5,7 @@ from typing import Final, final
 
 from flintmq.base.errors import FlintError
 from flintmq.client.amqp10.errors import LinkDetached, SendFailed, link_error
-from flintmq.client.waiting import Waitable
+from flintmq.client.waitable import Waitable
 from flintmq.protocol.amqp10.delivery import tag_of
 from flintmq.protocol.amqp10.resumption import Action, Plan
 from flintmq.protocol.amqp10.resumption import plan as plan_for

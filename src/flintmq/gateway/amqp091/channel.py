@@ -108,9 +108,9 @@ class ServerChannel(ClientChannel):
         # The attempt that messages are published in, once a stage is selected.
         self.attempt: Attempt | None = None
         self._is_staging = False
-        # The winners received so far for a commit with more of them than one method holds, and the key of the commit.
-        self._winners: dict[int, int] = {}
-        self._winners_of = ("", 0, 0)
+        # The attempts received so far for a commit with more of them than one method holds, and the key of the commit.
+        self._attempts: dict[int, int] = {}
+        self._attempts_of = ("", 0, 0)
         # Whether messages are put on their queues at once: there is no transaction and no stage.
         self._publishes_at_once = True
         # The queue that an empty name means (amqp-0-9-1 queue.bind.queue).
@@ -304,23 +304,23 @@ class ServerChannel(ClientChannel):
         self.attempt = None
         return count
 
-    def add_winners(self, commit: tuple[str, int, int], winners: dict[int, int]) -> dict[int, int]:
-        """Add winners to those received for this commit (transactional id, epoch, batch), and return all of them.
+    def add_attempts(self, commit: tuple[str, int, int], attempts: dict[int, int]) -> dict[int, int]:
+        """Add attempts to those received for this commit (transactional id, epoch, batch), and return all of them.
 
         Raises PreconditionFailed for too many.
         """
-        if commit != self._winners_of:
-            self._winners_of = commit
-            self._winners = {}
-        self._winners.update(winners)
-        if len(self._winners) > STAGE_ATTEMPTS_MAX:
-            raise PreconditionFailed(f"a batch has {STAGE_ATTEMPTS_MAX} winners at most")
-        return self._winners
+        if commit != self._attempts_of:
+            self._attempts_of = commit
+            self._attempts = {}
+        self._attempts.update(attempts)
+        if len(self._attempts) > STAGE_ATTEMPTS_MAX:
+            raise PreconditionFailed(f"a batch has {STAGE_ATTEMPTS_MAX} attempts at most")
+        return self._attempts
 
-    def take_winners(self) -> None:
-        """Forget the winners of a commit that is made."""
-        self._winners_of = ("", 0, 0)
-        self._winners = {}
+    def forget_attempts(self) -> None:
+        """Forget the attempts of a commit that is made."""
+        self._attempts_of = ("", 0, 0)
+        self._attempts = {}
 
     @property
     def has_published(self) -> bool:

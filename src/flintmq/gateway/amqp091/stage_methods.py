@@ -61,14 +61,14 @@ def commit(channel: ServerChannel, method: StageCommit) -> None:
     if method.batch >= INT64_MAX:
         raise PreconditionFailed(f"a batch is {INT64_MAX - 1} at most")
     stage = _stage(channel, method.transactional_id)
-    winners = channel.add_winners((method.transactional_id, method.epoch, method.batch), found)
+    attempts = channel.add_attempts((method.transactional_id, method.epoch, method.batch), found)
     if method.more:
         channel.spend(len(found))
         channel.reply(StageCommitOk())
         return
-    channel.spend(len(winners))
-    channel.take_winners()
-    committed = stage.commit(method.epoch, method.batch, winners, channel.client())
+    channel.spend(len(attempts))
+    channel.forget_attempts()
+    committed = stage.commit(method.epoch, method.batch, attempts, channel.client())
     channel.reply_when_stored(StageCommitOk(message_count=int(committed.published), already=committed.already))
 
 

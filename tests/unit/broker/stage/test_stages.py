@@ -108,8 +108,8 @@ class World:
         attempt.complete()
         return attempt
 
-    def commit(self, batch: int, winners: dict[int, int], ticks: int = 1) -> tuple[int, bool]:
-        done = self.stage.commit(int(self.stage.epoch), batch, winners)
+    def commit(self, batch: int, attempts: dict[int, int], ticks: int = 1) -> tuple[int, bool]:
+        done = self.stage.commit(int(self.stage.epoch), batch, attempts)
         self.tick(ticks)
         return int(done.published), done.already
 
@@ -174,7 +174,7 @@ def test_a_consumer_gets_them_as_new_ones(world: World) -> None:
     assert [(entry.message.body, entry.redelivered) for entry in consumer.taken] == [(b"a", False)]
 
 
-def test_only_winners_are_published(world: World) -> None:
+def test_only_committed_attempts_are_published(world: World) -> None:
     """Other attempts of the batch, and of those before, are discarded with all they have in the journal."""
     world.staged(["old"], 0, 0, 0)
     world.staged(["lost"], 1, 0, 0)
@@ -206,9 +206,9 @@ def test_a_winner_has_to_be_complete(world: World) -> None:
     world.staged(["a"], partition=0)
     attempt = world.stage.begin(world.epoch, (0, 1, 0))
     world.put(attempt, ["b"])
-    for winners in ({0: 0, 1: 0}, {0: 0, 1: 9}):
+    for attempts in ({0: 0, 1: 0}, {0: 0, 1: 9}):
         with pytest.raises(PreconditionFailed, match="batch 0, partition 1, attempt .* is not complete"):
-            world.commit(0, winners)
+            world.commit(0, attempts)
     attempt.complete()
     assert world.commit(0, {0: 0, 1: 0}) == (2, False)
     assert world.bodies() == ["a", "b"]

@@ -79,7 +79,7 @@ def test_from_select_to_commit(server: Server, channel: ClientChannel) -> None:
     assert channel.call(StageForget(transactional_id="tx")) == [StageForgetOk()]
 
 
-def test_winners_in_several_methods(server: Server, channel: ClientChannel) -> None:
+def test_attempts_in_several_methods(server: Server, channel: ClientChannel) -> None:
     """With more to come, nothing is committed; what came for another commit is not among those of this one."""
     for partition in range(3):
         channel.call(replace(SELECT, partition=partition))
@@ -94,14 +94,14 @@ def test_winners_in_several_methods(server: Server, channel: ClientChannel) -> N
     assert channel.call(replace(COMMIT, batch=1, attempts=b"")) == [StageCommitOk()]
 
 
-def test_winners_have_a_limit(channel: ClientChannel) -> None:
+def test_attempts_have_a_limit(channel: ClientChannel) -> None:
     """Nobody collects more of them than there can be attempts."""
     count = STAGE_ATTEMPTS_MAX // 8
     for part in range(8):
         shifted = encode_attempts(dict.fromkeys(range(part * count, (part + 1) * count), 0))
         assert channel.call(replace(COMMIT, attempts=shifted, more=True)) == [StageCommitOk()]
     error = refused(channel, replace(COMMIT, attempts=encode_attempts({STAGE_ATTEMPTS_MAX: 0}), more=True))
-    assert (error.code, "65536 winners at most" in str(error)) == (406, True)
+    assert (error.code, "65536 attempts at most" in str(error)) == (406, True)
 
 
 @pytest.mark.parametrize(
@@ -173,11 +173,11 @@ def test_immediate_and_staged_exclude_each_other(client: Client, channel: Client
 
 
 @pytest.mark.parametrize(
-    "winners", [b"\x00" * 11, encode_attempts({1: 1}) * 2, b"\xff" * 12], ids=["half", "twice", "negative"]
+    "attempts", [b"\x00" * 11, encode_attempts({1: 1}) * 2, b"\xff" * 12], ids=["half", "twice", "negative"]
 )
-def test_malformed_winners_end_the_connection(client: Client, channel: ClientChannel, winners: bytes) -> None:
+def test_malformed_attempts_end_the_connection(client: Client, channel: ClientChannel, attempts: bytes) -> None:
     """Pairs of partition and attempt, each partition once, none of them negative."""
-    channel.call(StageCommit(transactional_id="tx", epoch=EPOCH, batch=0, attempts=winners))
+    channel.call(StageCommit(transactional_id="tx", epoch=EPOCH, batch=0, attempts=attempts))
     error = client.closed
     assert isinstance(error, ClosedByPeer)
     assert error.code == 502

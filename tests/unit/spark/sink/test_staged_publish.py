@@ -99,9 +99,9 @@ class Channel:
         self._broker.attempts.update(self._ahead)
         self._ahead = []
 
-    def stage_commit(self, transactional_id: str, epoch: int, batch: int, winners: dict[int, int]) -> None:
+    def stage_commit(self, transactional_id: str, epoch: int, batch: int, attempts: dict[int, int]) -> None:
         self._broker.answer("commit")
-        self._broker.committed.append((epoch, batch, winners))
+        self._broker.committed.append((epoch, batch, attempts))
 
     def stage_abort(self, transactional_id: str, epoch: int, batch: int) -> None:
         self._broker.answer("abort")
