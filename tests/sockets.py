@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
 from flintmq.base.errors import ClosedByPeer
 from flintmq.base.limits import FRAME_MAX_BYTES, FRAME_OVERHEAD_BYTES
@@ -98,17 +98,40 @@ def raise_if_closed(method: Method) -> None:
 _NUMBERS = itertools.count(1)
 
 
-class BrokerSocket:
-    """A connection to a broker on this machine. Reading raises EOFError once the broker has hung up."""
+class Stream(Protocol):
+    """The client's end of a connection: a socket, or as much of one as a client needs."""
 
-    def __init__(self, port: int) -> None:
-        # Each from a loopback address of its own: ports are used again, and a log would speak of two by one name.
-        number = next(_NUMBERS)
-        source = (f"127.1.{number >> 8 & 0xFF}.{number & 0xFF}", 0)
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS, source_address=source)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def sendall(self, data: bytes, /) -> None: ...
+
+    def recv(self, size: int, /) -> bytes: ...
+
+    def getsockname(self) -> tuple[str, int]: ...
+
+    def close(self) -> None: ...
+
+
+def connected(port: int) -> socket.socket:
+    """A socket that is connected to a broker on this machine.
+
+    Each has a loopback address of its own: ports are used again, and a log would speak of two by one name.
+    """
+    number = next(_NUMBERS)
+    source = (f"127.1.{number >> 8 & 0xFF}.{number & 0xFF}", 0)
+    found = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS, source_address=source)
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return found
+
+
+class BrokerSocket:
+    """A connection to a broker: to a port of this machine, or by a stream.
+
+    Reading raises EOFError once the broker has hung up.
+    """
+
+    def __init__(self, to: int | Stream) -> None:
+        self._stream: Stream = connected(to) if isinstance(to, int) else to
         self._received = bytearray()
-        host, number = self._socket.getsockname()
+        host, number = self._stream.getsockname()
         # How the broker's log calls us.
         self.name = f"{host}:{number}"
 
@@ -120,18 +143,24 @@ class BrokerSocket:
     ) -> None:
         self.close()
 
+    @property
+    def _socket(self) -> socket.socket:
+        """What only a socket can do is done with it."""
+        assert isinstance(self._stream, socket.socket)
+        return self._stream
+
     def secure(self, context: ssl.SSLContext, name: str) -> None:
         """From here on by TLS; the broker's certificate has to be for that name."""
-        self._socket = context.wrap_socket(self._socket, server_hostname=name)
+        self._stream = context.wrap_socket(self._socket, server_hostname=name)
 
     def close(self) -> None:
         """Hang up, without a word of AMQP."""
-        self._socket.close()
+        self._stream.close()
 
     # -- out ----------------------------------------------------------------------------------------------------
 
     def send(self, *parts: bytes) -> None:
-        self._socket.sendall(b"".join(parts))
+        self._stream.sendall(b"".join(parts))
 
     # -- in -----------------------------------------------------------------------------------------------------
 
@@ -144,7 +173,7 @@ class BrokerSocket:
 
     def _receive(self) -> None:
         try:
-            data = self._socket.recv(262_144)
+            data = self._stream.recv(262_144)
         except ConnectionResetError:
             data = b""
         if not data:

@@ -35,6 +35,7 @@ def test_mutations_are_of_the_sources_as_they_are(name: str) -> None:
     assert [fault for mutation in CATALOGUES[name][1] if (fault := mutation.fault())] == []
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("rule", _SHORT)
 def test_a_broken_rule_is_noticed(rule: str) -> None:
     """Some of them, replayed; `make mutations` replays all."""

@@ -43,8 +43,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Time passes, and nothing is done in it: whatever was due by then is late."""
         self._now += seconds
 
-    def run(self, until: float) -> None:
-        """Do all there is to do up to a time. Raises what a callback raises."""
+    def run(self, until: float, is_enough: Callable[[], bool] | None = None) -> None:
+        """Do all there is to do up to a time, or until there is enough. Raises what a callback raises."""
         ready = self._due
         timers = self._timers
         asyncio._set_running_loop(self)
@@ -56,12 +56,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
                         handle.callback(*handle.args)
                         if self._faults:
                             raise self._faults.pop()
+                        if is_enough is not None and is_enough():
+                            return
                 if not timers or timers[0][0] > until:
+                    self._now = max(self._now, until)
                     break
                 when, _, timer = heappop(timers)
                 self._now = max(self._now, when)
                 ready.append(timer)
-            self._now = max(self._now, until)
         finally:
             asyncio._set_running_loop(None)
 

@@ -1,11 +1,13 @@
-"""One broker per dialect and session, and clients for each test."""
+"""Brokers of each dialect, and clients for each test."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from flintmq.server.config import Settings
 from tests.conformance.amqp091.peer import Peer
+from tests.conformance.brokers import Broker, MemoryBroker, ProcessBroker
 from tests.servers import BrokerProcess
 
 Connect = Callable[..., Peer]
@@ -50,21 +52,18 @@ def settings(dialect: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def broker(settings: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(settings.with_name("data"), "--config", str(settings)) as running:
+def process(settings: Path) -> Iterator[ProcessBroker]:
+    with ProcessBroker(settings.with_name("data"), "--config", str(settings)) as running:
         yield running
         internal = [line for line in running.log if line["event"].startswith("internal error")]
         assert not internal, internal
         assert running.stop() == 0
 
 
-@pytest.fixture(scope="session")
-def full_disk(settings: Path) -> Iterator[BrokerProcess]:
-    """A broker that wants more free disk space than there is: publishers wait."""
-    low = str(1 << 60)
-    arguments = ("--config", str(settings))
-    with BrokerProcess(settings.with_name("full"), *arguments, FLINTMQ_ALARMS_DISK_FREE_MIN_BYTES=low) as running:
-        running.wait_for_log("publishers have to wait")
+@pytest.fixture
+def full_disk(loaded: Settings) -> Iterator[MemoryBroker]:
+    """A broker that is low on disk space: publishers wait."""
+    with MemoryBroker(loaded, "low on disk") as running:
         yield running
 
 
@@ -90,12 +89,12 @@ def tight(settings: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def connect(broker: BrokerProcess) -> Iterator[Connect]:
+def connect(broker: Broker) -> Iterator[Connect]:
     """Connections to the broker, hung up behind the test. Flags are capabilities of the client."""
     made: list[Peer] = []
 
     def connect(vhost: str = "/", **capabilities: bool) -> Peer:
-        peer = Peer(broker.port, **capabilities)
+        peer = Peer(broker.connect(), **capabilities)
         made.append(peer)
         return peer.start(vhost)
 

@@ -28,7 +28,8 @@ in both dialects of a virtual host:
 One rule is *contradicted* by another, so that no broker can hold both; its test shows the rest of it.
 
 The specification's rules are paraphrased, not quoted; MUST includes MUST NOT. The tests are in
-`tests/conformance/amqp091`.
+`tests/conformance/amqp091`. Those that need no process talk to a broker in memory, the others to one over sockets, and
+one file runs both ways.
 """
 
 

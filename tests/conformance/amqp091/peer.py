@@ -45,8 +45,7 @@ from flintmq.wire.amqp091.methods import (
     QueueDeclareOk,
 )
 from flintmq.wire.amqp091.properties import Properties, encode_properties
-from tests.sockets import NO_PROPERTIES, AmqpSocket, frame, header_frame, method_frame
-from tests.waiting import WAIT_SECONDS
+from tests.sockets import NO_PROPERTIES, AmqpSocket, Stream, frame, header_frame, method_frame
 
 M = TypeVar("M", bound=Method)
 PERSISTENT: Final = encode_properties(Properties(delivery_mode=2))
@@ -87,9 +86,8 @@ class Content:
 class Peer(AmqpSocket):
     """Channel 1 is open from the start. `aside` holds what the server says unasked."""
 
-    def __init__(self, port: int, **capabilities: bool) -> None:
-        super().__init__(port)
-        self._socket.settimeout(WAIT_SECONDS)
+    def __init__(self, to: int | Stream, **capabilities: bool) -> None:
+        super().__init__(to)
         self.delivered: deque[Content] = deque()
         self.returned: deque[Content] = deque()
         self.aside: deque[Method] = deque()

@@ -23,6 +23,7 @@ from tests.conformance.amqp091.conftest import Connect
 from tests.conformance.amqp091.peer import PERSISTENT, Peer, fresh
 from tests.conformance.amqp091.pressure import fill_memory, take_until
 from tests.conformance.amqp091.rules import rule
+from tests.conformance.brokers import ProcessBroker
 from tests.servers import BrokerProcess
 from tests.sockets import NO_PROPERTIES
 from tests.waiting import WAIT_SECONDS
@@ -33,7 +34,7 @@ def _priority(priority: int, mode: int = 1) -> bytes:
 
 
 @rule("basic.01")
-def test_basic_01(broker: BrokerProcess, connect: Connect) -> None:
+def test_basic_01(process: ProcessBroker, connect: Connect) -> None:
     """A persistent message in a durable queue, a restart, and it is there as it was."""
     before = connect()
     queue = before.queue(fresh("q"), durable=True, exclusive=False)
@@ -41,7 +42,7 @@ def test_basic_01(broker: BrokerProcess, connect: Connect) -> None:
     properties = encode_properties(Properties(delivery_mode=2, message_id="1", headers={"a": 1}))
     before.publish(b"m", queue, properties=properties)
     before.confirmed(1)
-    broker.restart()
+    process.restart()
     found = connect().get(queue)
     assert found is not None
     assert (found.body, found.properties) == (b"m", properties)

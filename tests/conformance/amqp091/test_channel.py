@@ -16,7 +16,7 @@ from flintmq.wire.amqp091.methods import (
 from tests.conformance.amqp091.conftest import Connect
 from tests.conformance.amqp091.peer import Peer, fresh
 from tests.conformance.amqp091.rules import rule
-from tests.servers import BrokerProcess
+from tests.conformance.brokers import Broker, MemoryBroker
 
 
 @rule("channel.open.state")
@@ -79,7 +79,7 @@ def test_channel_close_stability(peer: Peer) -> None:
 
 
 @rule("channel.close-ok.reporting")
-def test_channel_close_ok_reporting(broker: BrokerProcess, peer: Peer) -> None:
+def test_channel_close_ok_reporting(broker: Broker, peer: Peer) -> None:
     """A client that hangs up instead of agreeing to a close is in the log, as is why the channel was closed."""
     peer.send_method(1, QueueDeclare(queue="nowhere", passive=True))
     _, close = peer.answer()
@@ -91,10 +91,10 @@ def test_channel_close_ok_reporting(broker: BrokerProcess, peer: Peer) -> None:
 
 
 @rule("channel.flow.throttling")
-def test_channel_flow_throttling(full_disk: BrokerProcess, strict: bool) -> None:
+def test_channel_flow_throttling(full_disk: MemoryBroker, strict: bool) -> None:
     """Where a publisher cannot be told that it is blocked, it is paused by flow; who does not publish is not."""
     hears = {} if strict else {"connection.blocked": True}
-    with Peer(full_disk.port, **hears) as other, Peer(full_disk.port, **hears) as publisher:
+    with Peer(full_disk.connect(), **hears) as other, Peer(full_disk.connect(), **hears) as publisher:
         other.start()
         publisher.start().publish(b"m", "nowhere")
         if strict:
@@ -107,10 +107,10 @@ def test_channel_flow_throttling(full_disk: BrokerProcess, strict: bool) -> None
 
 
 @rule("channel.flow.expected-behaviour")
-def test_channel_flow_expected_behaviour(full_disk: BrokerProcess, strict: bool) -> None:
+def test_channel_flow_expected_behaviour(full_disk: MemoryBroker, strict: bool) -> None:
     """Who goes on publishing is not cut off, but it is not heard either: nothing gets in."""
     hears = {} if strict else {"connection.blocked": True}
-    with Peer(full_disk.port) as other, Peer(full_disk.port, **hears) as publisher:
+    with Peer(full_disk.connect()) as other, Peer(full_disk.connect(), **hears) as publisher:
         queue = other.start().queue(fresh("q"), exclusive=False, auto_delete=True)
         publisher.start().publish(b"m", queue)
         if strict:

@@ -25,50 +25,50 @@ from flintmq.wire.amqp10.spec import SASL_HEADER
 from tests.conformance.amqp091.conftest import Connect
 from tests.conformance.amqp091.peer import Peer, fresh
 from tests.conformance.amqp091.rules import rule
-from tests.servers import BrokerProcess
+from tests.conformance.brokers import Broker
 from tests.sockets import AmqpSocket, frame, header_frame, method_frame
 
 
 @rule("connection.start.protocol-name")
-def test_connection_start_protocol_name(broker: BrokerProcess) -> None:
+def test_connection_start_protocol_name(broker: Broker) -> None:
     """Whatever else a client speaks, it is told what is spoken here."""
-    with AmqpSocket(broker.port) as client:
+    with AmqpSocket(broker.connect()) as client:
         client.send(b"HTTP\x00\x00\x09\x01")
         assert client.rest() == PROTOCOL_HEADER
 
 
 @rule("connection.start.server-support")
-def test_connection_start_server_support(broker: BrokerProcess) -> None:
+def test_connection_start_server_support(broker: Broker) -> None:
     """Version 2.0 is answered with 1.0, which is lower and spoken here, too; 0.10 with 0-9-1."""
-    with AmqpSocket(broker.port) as client:
+    with AmqpSocket(broker.connect()) as client:
         client.send(b"AMQP\x00\x02\x00\x00")
         assert client.rest() == SASL_HEADER
-    with AmqpSocket(broker.port) as client:
+    with AmqpSocket(broker.connect()) as client:
         client.send(b"AMQP\x00\x00\x0a\x00")
         assert client.rest() == PROTOCOL_HEADER
 
 
 @rule("connection.start.server-properties.required-fields")
-def test_connection_start_server_properties_required_fields(broker: BrokerProcess) -> None:
+def test_connection_start_server_properties_required_fields(broker: Broker) -> None:
     """All fields that there should be are there, and have something to say."""
-    with AmqpSocket(broker.port) as client:
+    with AmqpSocket(broker.connect()) as client:
         properties = client.begin().server_properties
     for name in ("host", "product", "version", "platform", "copyright", "information"):
         assert properties.get(name), f"{name} is missing from {sorted(properties)}"
 
 
 @rule("connection.start.locales.required-support")
-def test_connection_start_locales_required_support(broker: BrokerProcess) -> None:
+def test_connection_start_locales_required_support(broker: Broker) -> None:
     """en_US is offered, and can be chosen."""
-    with AmqpSocket(broker.port) as client:
+    with AmqpSocket(broker.connect()) as client:
         assert b"en_US" in client.begin().locales.split()
         client.call(0, ConnectionStartOk(response=b"\0guest\0guest", locale="en_US"), ConnectionTune)
 
 
 @rule("connection.start-ok.mechanism.validity")
-def test_connection_start_ok_mechanism_validity(broker: BrokerProcess) -> None:
+def test_connection_start_ok_mechanism_validity(broker: Broker) -> None:
     """Not a byte comes back but the end of the stream."""
-    with AmqpSocket(broker.port) as client:
+    with AmqpSocket(broker.connect()) as client:
         assert b"TELEPATHY" not in client.begin().mechanisms
         client.send_method(0, ConnectionStartOk(mechanism="TELEPATHY", response=b"\0guest\0guest"))
         assert client.rest() == b""
@@ -85,18 +85,18 @@ def _start_ok_of(size: int) -> bytes:
 
 
 @rule("connection.tune.frame-max.minimum")
-def test_connection_tune_frame_max_minimum(broker: BrokerProcess) -> None:
+def test_connection_tune_frame_max_minimum(broker: Broker) -> None:
     """A start-ok that fills a frame of the minimum size is understood."""
-    with AmqpSocket(broker.port) as client:
+    with AmqpSocket(broker.connect()) as client:
         client.begin()
         client.send(_start_ok_of(FRAME_MIN_BYTES))
         client.expect(ConnectionTune)
 
 
 @rule("connection.tune-ok.channel-max.upper-limit")
-def test_connection_tune_ok_channel_max_upper_limit(broker: BrokerProcess) -> None:
+def test_connection_tune_ok_channel_max_upper_limit(broker: Broker) -> None:
     """One channel more than offered: the socket ends, without a word; the log says why."""
-    with AmqpSocket(broker.port) as client:
+    with AmqpSocket(broker.connect()) as client:
         tune = client.log_in()
         client.send_method(0, ConnectionTuneOk(channel_max=tune.channel_max + 1, frame_max=tune.frame_max))
         client.expect_end()
@@ -105,9 +105,9 @@ def test_connection_tune_ok_channel_max_upper_limit(broker: BrokerProcess) -> No
 
 
 @rule("connection.tune-ok.frame-max.minimum")
-def test_connection_tune_ok_frame_max_minimum(broker: BrokerProcess) -> None:
+def test_connection_tune_ok_frame_max_minimum(broker: Broker) -> None:
     """4,096 can be agreed on and is kept to, one less cannot."""
-    with AmqpSocket(broker.port) as client:
+    with AmqpSocket(broker.connect()) as client:
         client.open(frame_max=FRAME_MIN_BYTES)
         client.open_channel()
         queue = client.call(1, QueueDeclare(exclusive=True), QueueDeclareOk).queue
@@ -120,14 +120,14 @@ def test_connection_tune_ok_frame_max_minimum(broker: BrokerProcess) -> None:
         # The delivery, its header, and its body in frames no larger than what was agreed on.
         came = [client.read_frame() for _ in range(5)]
         assert [each.payload for each in came[2:]] == parts
-    with AmqpSocket(broker.port) as client, pytest.raises((ClosedByPeer, EOFError)):
+    with AmqpSocket(broker.connect()) as client, pytest.raises((ClosedByPeer, EOFError)):
         client.open(frame_max=FRAME_MIN_BYTES - 1)
 
 
 @rule("connection.tune-ok.frame-max.upper-limit")
-def test_connection_tune_ok_frame_max_upper_limit(broker: BrokerProcess) -> None:
+def test_connection_tune_ok_frame_max_upper_limit(broker: Broker) -> None:
     """Frames one byte larger than offered: the socket ends, without a word; the log says why."""
-    with AmqpSocket(broker.port) as client:
+    with AmqpSocket(broker.connect()) as client:
         tune = client.log_in()
         client.send_method(0, ConnectionTuneOk(channel_max=tune.channel_max, frame_max=tune.frame_max + 1))
         client.expect_end()
@@ -167,9 +167,9 @@ def test_connection_open_virtual_host_separation(peer: Peer, connect: Connect) -
 
 
 @rule("connection.open.virtual-host.security")
-def test_connection_open_virtual_host_security(broker: BrokerProcess) -> None:
+def test_connection_open_virtual_host_security(broker: Broker) -> None:
     """A user without permissions there is not let into a virtual host that exists: 530."""
-    with Peer(broker.port) as client:
+    with Peer(broker.connect()) as client:
         client.enter("other", "limited", "limited")
         assert "limited" in client.ended(None, 530)
 
@@ -194,7 +194,7 @@ def test_connection_close_stability(connect: Connect) -> None:
 
 
 @rule("connection.close-ok.reporting")
-def test_connection_close_ok_reporting(broker: BrokerProcess, connect: Connect) -> None:
+def test_connection_close_ok_reporting(broker: Broker, connect: Connect) -> None:
     """Who hangs up without a close is in the log, and who says good-bye is there as well, as something else."""
     rude = connect()
     rude.close()

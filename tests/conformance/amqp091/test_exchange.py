@@ -16,7 +16,7 @@ from flintmq.wire.amqp091.tables import Table
 from tests.conformance.amqp091.conftest import Connect
 from tests.conformance.amqp091.peer import Peer, fresh
 from tests.conformance.amqp091.rules import rule
-from tests.servers import BrokerProcess
+from tests.conformance.brokers import ProcessBroker
 from tests.sockets import header_frame, method_frame
 
 
@@ -197,11 +197,11 @@ def test_exchange_declare_passive_ignored(peer: Peer, strict: bool) -> None:
 
 
 @rule("exchange.declare.durable.support")
-def test_exchange_declare_durable_support(broker: BrokerProcess, connect: Connect) -> None:
+def test_exchange_declare_durable_support(process: ProcessBroker, connect: Connect) -> None:
     """Both kinds can be declared; a restart takes the transient one."""
     before = connect()
     durable, transient = before.exchange(durable=True), before.exchange(durable=False)
-    broker.restart()
+    process.restart()
     after = connect()
     after.ask(ExchangeDeclare(exchange=durable, passive=True), ExchangeDeclareOk)
     after.refused(ExchangeDeclare(exchange=transient, passive=True), 404)

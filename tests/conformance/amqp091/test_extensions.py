@@ -26,6 +26,7 @@ from tests.conformance.amqp091.conftest import Connect
 from tests.conformance.amqp091.peer import PERSISTENT, Peer, fresh
 from tests.conformance.amqp091.pressure import fill_memory, take_until
 from tests.conformance.amqp091.rules import extension
+from tests.conformance.brokers import Broker, ProcessBroker
 from tests.servers import BrokerProcess
 from tests.sockets import AmqpSocket
 
@@ -161,7 +162,7 @@ def test_basic_nack(peer: Peer, connect: Connect) -> None:
 
 
 @extension("confirm.select")
-def test_confirm_select(broker: BrokerProcess, connect: Connect) -> None:
+def test_confirm_select(process: ProcessBroker, connect: Connect) -> None:
     """Numbers start at 1 with confirm.select; routed or not, all publishes are confirmed, and kept when they are."""
     peer = connect()
     queue = peer.queue(fresh("q"), durable=True, exclusive=False)
@@ -176,8 +177,8 @@ def test_confirm_select(broker: BrokerProcess, connect: Connect) -> None:
         assert ack.delivery_tag == confirmed + 1 or ack.multiple
         confirmed = ack.delivery_tag
     assert confirmed == 20
-    broker.kill()
-    broker.start()
+    process.kill()
+    process.start()
     again = connect()
     assert _taken(again, queue) == [bytes([number]) for number in range(10)]
 
@@ -217,9 +218,9 @@ def test_connection_update_secret(peer: Peer) -> None:
 
 
 @extension("connection.capabilities")
-def test_connection_capabilities(broker: BrokerProcess) -> None:
+def test_connection_capabilities(broker: Broker) -> None:
     """All that RabbitMQ's clients look for, and what is only here."""
-    with AmqpSocket(broker.port) as client:
+    with AmqpSocket(broker.connect()) as client:
         capabilities = client.begin().server_properties["capabilities"]
     assert isinstance(capabilities, dict)
     assert {name for name, is_there in capabilities.items() if is_there is True} == {

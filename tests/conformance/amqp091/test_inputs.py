@@ -46,7 +46,7 @@ from flintmq.wire.amqp091.methods import (
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.conformance.amqp091.conftest import Connect
 from tests.conformance.amqp091.peer import Peer, fresh
-from tests.servers import BrokerProcess
+from tests.conformance.brokers import Broker
 from tests.sockets import AmqpSocket, frame, header_frame, method_frame
 
 
@@ -296,9 +296,9 @@ def test_a_body_may_come_in_any_frames(peer: Peer) -> None:
     assert _taken(peer, queue) == [b"abc"]
 
 
-def test_zero_is_what_was_offered(broker: BrokerProcess) -> None:
+def test_zero_is_what_was_offered(broker: Broker) -> None:
     """connection.tune-ok: no wish of the client's is no limit of its own."""
-    with AmqpSocket(broker.port) as client:
+    with AmqpSocket(broker.connect()) as client:
         client.log_in()
         client.send_method(0, ConnectionTuneOk(channel_max=0, frame_max=0, heartbeat=0), ConnectionOpen())
         client.expect(ConnectionOpenOk)

@@ -23,6 +23,7 @@ from flintmq.wire.amqp091.methods import (
 from tests.conformance.amqp091.conftest import Connect
 from tests.conformance.amqp091.peer import PERSISTENT, Peer, fresh
 from tests.conformance.amqp091.rules import rule
+from tests.conformance.brokers import ProcessBroker
 from tests.servers import BrokerProcess
 from tests.waiting import WAIT_SECONDS
 
@@ -66,13 +67,13 @@ def test_queue_bind_transient_exchange(peer: Peer) -> None:
 
 
 @rule("queue.bind.durable-exchange")
-def test_queue_bind_durable_exchange(broker: BrokerProcess, connect: Connect) -> None:
+def test_queue_bind_durable_exchange(process: ProcessBroker, connect: Connect) -> None:
     """After a restart a message takes the way of the binding."""
     before = connect()
     queue = before.queue(fresh("q"), durable=True, exclusive=False)
     exchange = before.exchange("topic", durable=True)
     before.bind(queue, exchange, "a.#")
-    broker.restart()
+    process.restart()
     after = connect()
     after.publish(b"m", "a.b", exchange)
     after.publish(b"unbound", "b", exchange)

@@ -17,7 +17,7 @@ from flintmq.wire.amqp091.methods import (
 from tests.conformance.amqp091.conftest import Connect
 from tests.conformance.amqp091.peer import PERSISTENT, Peer, fresh
 from tests.conformance.amqp091.rules import rule
-from tests.servers import BrokerProcess
+from tests.conformance.brokers import ProcessBroker
 
 
 @rule("queue.declare.default-binding")
@@ -133,10 +133,10 @@ def test_queue_declare_passive_ignored(peer: Peer, strict: bool) -> None:
 
 
 @rule("queue.declare.durable.persistence")
-def test_queue_declare_durable_persistence(broker: BrokerProcess, connect: Connect) -> None:
+def test_queue_declare_durable_persistence(process: ProcessBroker, connect: Connect) -> None:
     """After a restart a message can be sent to it, and had from it."""
     queue = connect().queue(fresh("q"), durable=True, exclusive=False)
-    broker.restart()
+    process.restart()
     after = connect()
     after.publish(b"m", queue)
     after.sync()
@@ -144,7 +144,7 @@ def test_queue_declare_durable_persistence(broker: BrokerProcess, connect: Conne
 
 
 @rule("queue.declare.durable.types")
-def test_queue_declare_durable_types(broker: BrokerProcess, connect: Connect) -> None:
+def test_queue_declare_durable_types(process: ProcessBroker, connect: Connect) -> None:
     """Both kinds can be declared and used; a restart takes the transient one."""
     before = connect()
     durable = before.queue(fresh("q"), durable=True, exclusive=False)
@@ -153,7 +153,7 @@ def test_queue_declare_durable_types(broker: BrokerProcess, connect: Connect) ->
         before.publish(queue.encode(), queue, properties=PERSISTENT)
     before.sync()
     assert [before.count(durable), before.count(transient)] == [1, 1]
-    broker.restart()
+    process.restart()
     after = connect()
     assert after.body(durable) == durable.encode()
     after.refused(QueueDeclare(queue=transient, passive=True), 404)

@@ -1,5 +1,7 @@
 """tx.*: as a client finds the server."""
 
+import pytest
+
 from flintmq.wire.amqp091.methods import (
     BasicAck,
     BasicRecover,
@@ -18,6 +20,8 @@ from flintmq.wire.amqp091.methods import (
 from tests.conformance.amqp091.conftest import Connect
 from tests.conformance.amqp091.peer import Peer, fresh
 from tests.conformance.amqp091.rules import rule
+
+pytestmark = pytest.mark.both_transports
 
 
 @rule("tx.not multiple queues")

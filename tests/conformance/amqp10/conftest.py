@@ -1,16 +1,19 @@
-"""One broker for most tests, peers for each, and a client of the older protocol that makes queues for them."""
+"""Brokers, peers for each test, and a client of the older protocol that makes queues for them."""
 
 import ssl
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
 
+from flintmq.server.config import Settings
 from tests.conformance.amqp10.peer import Peer
 from tests.conformance.amqp10.queues import Queues
 from tests.conformance.amqp10.session import Session
+from tests.conformance.brokers import Broker, MemoryBroker, ProcessBroker
 from tests.servers import BrokerProcess
 
 Connect = Callable[..., Peer]
@@ -55,8 +58,8 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def broker(settings: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(settings.with_name("data"), "--config", str(settings)) as running:
+def process(settings: Path) -> Iterator[ProcessBroker]:
+    with ProcessBroker(settings.with_name("data"), "--config", str(settings)) as running:
         yield running
         internal = [line for line in running.log if line["event"].startswith("internal error")]
         assert not internal, internal
@@ -78,20 +81,19 @@ def mortal(second: BrokerProcess) -> BrokerProcess:
 
 
 @pytest.fixture
-def impatient(settings: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
+def impatient(loaded: Settings) -> Iterator[MemoryBroker]:
     """A broker that hangs up on who was silent for a second."""
-    arguments = ("--config", str(settings))
-    with BrokerProcess(tmp_path / "data", *arguments, FLINTMQ_LIMITS_HEARTBEAT_SECONDS="1") as running:
+    with MemoryBroker(replace(loaded, limits=replace(loaded.limits, heartbeat_seconds=1))) as running:
         yield running
 
 
 @pytest.fixture
-def connect(broker: BrokerProcess) -> Iterator[Connect]:
+def connect(broker: Broker) -> Iterator[Connect]:
     """Connections to the broker, open, and hung up behind the test."""
     made: list[Peer] = []
 
     def connect(container: str = "", vhost: str | None = None, user: str = "guest", **fields: object) -> Peer:
-        peer = Peer(broker.port, container)
+        peer = Peer(broker.connect(), container)
         made.append(peer)
         return peer.start(vhost, user, user, **fields)
 
@@ -101,9 +103,9 @@ def connect(broker: BrokerProcess) -> Iterator[Connect]:
 
 
 @pytest.fixture
-def raw(broker: BrokerProcess) -> Iterator[Peer]:
+def raw(broker: Broker) -> Iterator[Peer]:
     """A connection on which nothing was said yet."""
-    with Peer(broker.port) as peer:
+    with Peer(broker.connect()) as peer:
         yield peer
 
 
@@ -123,17 +125,17 @@ def strict(connect: Connect) -> Session:
     return connect(vhost="strict").session()
 
 
-@pytest.fixture(scope="session")
-def strict_queues(broker: BrokerProcess) -> Iterator[Queues]:
+@pytest.fixture
+def strict_queues(broker: Broker) -> Iterator[Queues]:
     """The queues of the virtual host that `strict` is in."""
-    with Queues(broker.port, "strict") as queues:
+    with Queues(broker.connect(), "strict") as queues:
         yield queues
 
 
-@pytest.fixture(scope="session")
-def queues(broker: BrokerProcess) -> Iterator[Queues]:
+@pytest.fixture
+def queues(broker: Broker) -> Iterator[Queues]:
     """Makes queues and looks at them, by AMQP 0-9-1."""
-    with Queues(broker.port) as queues:
+    with Queues(broker.connect()) as queues:
         yield queues
 
 

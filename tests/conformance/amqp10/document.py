@@ -18,12 +18,13 @@ _HEAD: Final = """\
 # Conformance to AMQP 1.0
 
 Written by `make conformance`. Whatever the specification says with MUST, MUST NOT, SHOULD or SHOULD NOT that concerns a
-broker or its peer is a rule here, and each rule has one test, named after it, that talks to a running broker over a
-socket. What it defines without these words has a test, too, where a client would notice: those have no level.
+broker or its peer is a rule here, and each rule has one test, named after it, in which bytes go to a broker and come
+back. What it defines without these words has a test, too, where a client would notice: those have no level.
 Where RabbitMQ lets pass what the specification forbids, a test runs in the dialect strict ([dialects.md](dialects.md)).
 
 An id begins with the section in which a rule stands; the words are ours. The tests are in `tests/conformance/amqp10`;
-those of rules for clients talk to our own client, and how soon empty frames come is measured on a clock of the test's.
+those of rules for clients talk to our own client. A test that needs no process talks to a broker in memory, on a clock
+of the test's; restarts, crashes, TCP and TLS are shown over sockets, and one file runs both ways.
 `make mutations` breaks each rule in a copy of the sources, and sees its test fail. `test_inputs.py` has further inputs.
 """
 

@@ -2,7 +2,6 @@
 
 import itertools
 import socket
-import ssl
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from flintmq.wire.amqp10.spec import PROTOCOL_HEADER, SASL_HEADER
 from flintmq.wire.amqp10.states import Error
 from tests.conformance.amqp10.encoding import decode_body, encode_body
 from tests.conformance.amqp10.session import Session
-from tests.sockets import BrokerSocket
+from tests.sockets import BrokerSocket, Stream
 from tests.waiting import WAIT_SECONDS
 
 C = TypeVar("C", bound=Composite)
@@ -45,9 +44,8 @@ def frame(channel: int, body: Composite | None, payload: bytes = b"", kind: int 
 class Peer(BrokerSocket):
     """`answers` has what belongs to no session, `empty_frames` the channels of those, `closed` the server's close."""
 
-    def __init__(self, port: int, container: str = "") -> None:
-        super().__init__(port)
-        self._socket.settimeout(WAIT_SECONDS)
+    def __init__(self, to: int | Stream, container: str = "") -> None:
+        super().__init__(to)
         self.container = container or fresh("container")
         self.answers: deque[Composite] = deque()
         self.opened = Open()
@@ -91,10 +89,6 @@ class Peer(BrokerSocket):
         assert (kind, end) == (SASL_FRAME, len(content))
         assert isinstance(body, answer), f"{answer.__name__} was due, not {body}"
         return body
-
-    def secure(self, context: ssl.SSLContext, name: str) -> None:
-        """From here on by TLS; the server's certificate has to be for that name."""
-        self._socket = context.wrap_socket(self._socket, server_hostname=name)
 
     def without_tls(self) -> socket.socket:
         """The socket, in which what follows is not encrypted; this peer has it no more."""

@@ -19,12 +19,12 @@ from flintmq.wire.amqp091.methods import (
     QueueUnbindOk,
 )
 from tests.conformance.amqp091.peer import Peer, fresh
-from tests.sockets import NO_PROPERTIES
+from tests.sockets import NO_PROPERTIES, Stream
 
 
 class Queues:
-    def __init__(self, port: int, vhost: str = "/") -> None:
-        self._peer = Peer(port).start(vhost)
+    def __init__(self, to: int | Stream, vhost: str = "/") -> None:
+        self._peer = Peer(to).start(vhost)
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,7 @@ from tests.conformance.amqp10.encoding import properties, text
 from tests.conformance.amqp10.peer import Peer, fresh
 from tests.conformance.amqp10.queues import Queues
 from tests.conformance.amqp10.session import Session
-from tests.servers import BrokerProcess
+from tests.conformance.brokers import Broker
 
 
 def _reaches(session: Session, address: str, queue: str, **fields: object) -> None:
@@ -120,7 +120,7 @@ def test_address_malformed(session: Session) -> None:
 
 
 @clause("address.vhost")
-def test_address_vhost(broker: BrokerProcess, connect: Connect, queues: Queues) -> None:
+def test_address_vhost(broker: Broker, connect: Connect, queues: Queues) -> None:
     """Another virtual host has not the queues of the first, which is the one of who names none, or the host."""
     address = queues.address()
     connect(vhost="/").session().sender(address).accepted(text())
@@ -128,14 +128,14 @@ def test_address_vhost(broker: BrokerProcess, connect: Connect, queues: Queues) 
     for hostname in (None, "localhost"):
         connect(hostname=hostname).session().sender(address).accepted(text())
     # As RabbitMQ does: not a word.
-    with Peer(broker.port) as peer:
+    with Peer(broker.connect()) as peer:
         peer.log_in()
         peer.write(0, Open("lost", "vhost:no-such"))
         assert peer.rest() == b""
 
 
 @clause("address.refused")
-def test_address_refused(broker: BrokerProcess, connect: Connect, queues: Queues) -> None:
+def test_address_refused(broker: Broker, connect: Connect, queues: Queues) -> None:
     """To read a queue, to write to it and to an exchange, to make a node: refused; what is permitted can be used.
 
     A user who may not enter a strict virtual host is told so; another is hung up on, as RabbitMQ does.
@@ -160,11 +160,11 @@ def test_address_refused(broker: BrokerProcess, connect: Connect, queues: Queues
     assert outcome.error is not None
     assert outcome.error.condition == unauthorized
     assert queues.count(other) == 0
-    with Peer(broker.port) as peer:
+    with Peer(broker.connect()) as peer:
         peer.log_in("limited", "limited")
         peer.write(0, Open("limited", "vhost:other"))
         assert peer.rest() == b""
-    with Peer(broker.port) as peer:
+    with Peer(broker.connect()) as peer:
         peer.log_in("limited", "limited")
         peer.write(0, Open("limited", "vhost:strict"))
         peer.expect_close(unauthorized)

@@ -19,7 +19,7 @@ from flintmq.wire.amqp10.termini import Coordinator
 from tests.conformance.amqp10.catalogue import rule
 from tests.conformance.amqp10.encoding import decode_body
 from tests.conformance.amqp10.peer import SASL_FRAME, frame
-from tests.servers import BrokerProcess
+from tests.conformance.brokers import ProcessBroker
 from tests.waiting import WAIT_SECONDS
 
 # As the specification has it, whatever our sources say.
@@ -138,10 +138,10 @@ def test_5_2_certificate(tmp_path: Path) -> None:
 
 
 @rule("4.2.rejected-allowed")
-def test_4_2_rejected_allowed(broker: BrokerProcess) -> None:
+def test_4_2_rejected_allowed(process: ProcessBroker) -> None:
     """Its source names rejected among the outcomes; the server's answer does, too."""
     link = coordinator.coordinator("control")
     assert isinstance(link.target, Coordinator)
     assert "amqp:rejected:list" in link.source.outcomes
-    with amqp10.connect(broker.url) as connection, connection.transaction():
+    with amqp10.connect(process.url) as connection, connection.transaction():
         pass

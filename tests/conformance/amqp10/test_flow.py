@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from flintmq.wire.amqp10.termini import Source
 from tests.conformance.amqp10.catalogue import clause, rule
 from tests.conformance.amqp10.encoding import properties, text
@@ -9,6 +11,8 @@ from tests.conformance.amqp10.links import Receiver
 from tests.conformance.amqp10.peer import fresh
 from tests.conformance.amqp10.queues import Queues
 from tests.conformance.amqp10.session import Session
+
+pytestmark = pytest.mark.both_transports
 
 
 def _filled(session: Session, queues: Queues, count: int) -> Receiver:

@@ -1,17 +1,18 @@
 """Part 5: the layers for security, as a client finds the server."""
 
 import socket
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
+from flintmq.server.config import Settings, UserSettings
 from flintmq.wire.amqp10.performatives import Close, Open, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse
 from flintmq.wire.amqp10.spec import PROTOCOL_HEADER, SASL_HEADER, TLS_HEADER
 from tests.conformance.amqp10.catalogue import clause, rule
 from tests.conformance.amqp10.conftest import Secure
 from tests.conformance.amqp10.encoding import encode_body
 from tests.conformance.amqp10.peer import SASL_FRAME, Peer, frame
-from tests.servers import BrokerProcess
+from tests.conformance.brokers import Broker, MemoryBroker, ProcessBroker
 
 GUEST = SaslInit("PLAIN", b"\0guest\0guest")
 
@@ -27,14 +28,14 @@ def _ends_first(sock: socket.socket) -> None:
 
 @pytest.mark.parametrize("when", ["no handshake", "before login", "refused", "closed", "no TLS"])
 @rule("5.1.closed-in-order")
-def test_5_1_closed_in_order(broker: BrokerProcess, secure: Secure, when: str) -> None:
+def test_5_1_closed_in_order(process: ProcessBroker, secure: Secure, when: str) -> None:
     """Refused, the client hears so, then the end of the server's stream; what it still says does not reset that.
 
     The same with TLS: where it is not what follows its header, where nobody logs in behind it, and behind the
     closes of both sides.
     """
     server, context = secure
-    with Peer(broker.port if when == "no TLS" else server.port) as peer:
+    with Peer(process.port if when == "no TLS" else server.port) as peer:
         if when != "no TLS":
             peer.exchange_headers(TLS_HEADER)
         if when == "no handshake":
@@ -58,14 +59,14 @@ def test_5_1_closed_in_order(broker: BrokerProcess, secure: Secure, when: str) -
 
 
 @rule("5.2.tls-header")
-def test_5_2_tls_header(broker: BrokerProcess, secure: Secure) -> None:
+def test_5_2_tls_header(broker: Broker, secure: Secure) -> None:
     """Answered by the same header, then TLS, SASL in it and AMQP; without a certificate another header is named."""
     server, context = secure
     with Peer(server.port) as peer:
         peer.exchange_headers(TLS_HEADER)
         peer.secure(context, "localhost")
         peer.start().session().sync()
-    with Peer(broker.port) as peer:
+    with Peer(broker.connect()) as peer:
         peer.send(TLS_HEADER)
         assert peer.rest() in (PROTOCOL_HEADER, SASL_HEADER, b"AMQP\x00\x00\x09\x01")
 
@@ -118,10 +119,10 @@ def test_5_3_1_frame_bytes_said_again(raw: Peer) -> None:
 
 
 @rule("5.3.2.roles")
-def test_5_3_2_roles(broker: BrokerProcess) -> None:
+def test_5_3_2_roles(broker: Broker) -> None:
     """A client that offers mechanisms, or says what the outcome is, is not let in."""
     for body in (SaslMechanisms(["PLAIN"]), SaslOutcome(0)):
-        with Peer(broker.port) as peer:
+        with Peer(broker.connect()) as peer:
             peer.mechanisms()
             peer.send(frame(0, body, kind=SASL_FRAME), PROTOCOL_HEADER, frame(0, Open("sly")))
             assert encode_body(Open())[:3] not in peer.rest()
@@ -136,10 +137,10 @@ def test_5_3_3_mechanism_unsupported(raw: Peer) -> None:
 
 
 @rule("5.3.3.hostname")
-def test_5_3_3_hostname(broker: BrokerProcess) -> None:
+def test_5_3_3_hostname(broker: Broker) -> None:
     """Null in both, the same in both, and in one of them only."""
     for said, opened in ((None, None), ("localhost", "localhost"), ("localhost", None), (None, "localhost")):
-        with Peer(broker.port) as peer:
+        with Peer(broker.connect()) as peer:
             peer.mechanisms()
             assert peer.sasl(SaslInit("PLAIN", b"\0guest\0guest", said), SaslOutcome).code == 0
             peer.exchange_headers()
@@ -147,23 +148,24 @@ def test_5_3_3_hostname(broker: BrokerProcess) -> None:
 
 
 @clause("5.3.2.plain")
-def test_5_3_2_plain(broker: BrokerProcess) -> None:
+def test_5_3_2_plain(broker: Broker) -> None:
     """A wrong password, no such user, nothing at all."""
     for response in (b"\0guest\0wrong", b"\0nobody\0guest", b"", b"guest"):
-        with Peer(broker.port) as peer:
+        with Peer(broker.connect()) as peer:
             peer.mechanisms()
             assert peer.sasl(SaslInit("PLAIN", response), SaslOutcome).code == 1
             assert peer.rest() == b""
-    with Peer(broker.port) as peer:
+    with Peer(broker.connect()) as peer:
         peer.start().session().sync()
 
 
 @clause("5.3.2.anonymous-off")
-def test_5_3_2_anonymous_off(raw: Peer, tmp_path: Path) -> None:
+def test_5_3_2_anonymous_off(raw: Peer, loaded: Settings) -> None:
     """Offered to this machine, where guest may come in; and refused as soon as guest's password is another one."""
     assert "ANONYMOUS" in raw.mechanisms()
     assert raw.sasl(SaslInit("ANONYMOUS", b"me"), SaslOutcome).code == 0
-    with BrokerProcess(tmp_path / "data", FLINTMQ_DEFAULT_USER_PASSWORD="another") as broker, Peer(broker.port) as peer:
+    users = (UserSettings("guest", "another", vhosts=("/",)),)
+    with MemoryBroker(replace(loaded, users=users)) as broker, Peer(broker.connect()) as peer:
         peer.mechanisms()
         assert peer.sasl(SaslInit("ANONYMOUS", b"me"), SaslOutcome).code == 1
 

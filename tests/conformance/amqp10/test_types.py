@@ -39,7 +39,7 @@ from tests.conformance.amqp10.long_encodings import (
 from tests.conformance.amqp10.peer import Peer
 from tests.conformance.amqp10.queues import Queues
 from tests.conformance.amqp10.session import Session
-from tests.servers import BrokerProcess
+from tests.conformance.brokers import Broker
 
 # Each encoding that part 1 §1.6 has, and its value; integers of Python's are longs.
 _EVERY_ENCODING: dict[str, object] = {
@@ -122,7 +122,7 @@ def _told_again(session: Session, address: str, pairs: list[bytes]) -> Mapping[s
 
 
 @clause("1.6.malformed")
-def test_1_6_malformed(broker: BrokerProcess) -> None:
+def test_1_6_malformed(broker: Broker) -> None:
     """Cut short, of no code, a text that is no UTF-8, a count that the size cannot hold; and more than the value."""
     fields = [
         b"\xa1\x05abc",
@@ -135,7 +135,7 @@ def test_1_6_malformed(broker: BrokerProcess) -> None:
     ]
     behind = described(ulong64(0x10), list32(string32("c"))) + NULL
     for wrong in (*(described(ulong64(0x10), list32(field)) for field in fields), behind):
-        with Peer(broker.port) as peer:
+        with Peer(broker.connect()) as peer:
             peer.log_in()
             peer.write(0, None, wrong)
             peer.wait(lambda: peer.closed is not None)
@@ -145,13 +145,13 @@ def test_1_6_malformed(broker: BrokerProcess) -> None:
 
 
 @rule("1.4.multiple-mandatory")
-def test_1_4_multiple_mandatory(broker: BrokerProcess) -> None:
+def test_1_4_multiple_mandatory(broker: Broker) -> None:
     """The server's list of mechanisms has one at least, and is decoded whether it came as a symbol or an array."""
-    with Peer(broker.port) as peer:
+    with Peer(broker.connect()) as peer:
         assert len(peer.mechanisms()) >= 1
     # desired-capabilities, of which there may be several, as one symbol and as an array of two.
     for wish in (symbol32("wish"), b"\xf0\x00\x00\x00\x09\x00\x00\x00\x02\xa3\x01a\x01b"):
-        with Peer(broker.port) as peer:
+        with Peer(broker.connect()) as peer:
             peer.log_in()
             peer.write(0, None, described(ulong64(0x10), list32(string32("c"), *[NULL] * 7, wish)))
             peer.answer(Open)
