@@ -1,10 +1,13 @@
 """Breaks a rule in a copy of the sources, and runs its test against that."""
 
+import atexit
+import compileall
 import importlib
 import os
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 from typing import Final
@@ -27,6 +30,10 @@ _WAIT_SECONDS: Final = "15"
 # Longer than any of these tests takes on a busy machine; one that takes longer cannot pass.
 _TEST_SECONDS: Final = 150
 
+# Nobody reads why a test failed: its asserts are not rewritten.
+_OPTIONS: Final = ("-x", "-q", "-rf", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", "-p", "pytest_timeout")
+_UNSET: Final = ("FLINTMQ_EXPECT", "PYTHONDONTWRITEBYTECODE")
+
 NOTICED: Final = "noticed"
 MISSED: Final = "not noticed"
 BROKEN: Final = "the broker does not start"
@@ -42,18 +49,31 @@ def nodes(catalogue: str) -> dict[str, str]:
     return found
 
 
+@cache
+def _unchanged() -> Path:
+    """A copy of the sources with bytecode, so that of hundreds of files only the changed one is compiled again.
+
+    What mypyc compiled is left out, or it would be imported instead.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="unchanged-")
+    atexit.register(folder.cleanup)
+    sources = Path(folder.name) / "src"
+    copytree(SOURCES, sources, copy_function=os.link, ignore=ignore_patterns("*.so"))
+    compileall.compile_dir(sources, quiet=1)
+    return sources
+
+
 def replay(mutation: Mutation, node: str) -> str:
     """NOTICED, MISSED or BROKEN."""
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         sources = Path(folder) / "src"
-        # Links: of hundreds of files, one is changed. What was compiled is left out, or it would be imported instead.
-        copytree(SOURCES, sources, copy_function=os.link, ignore=ignore_patterns("*.so"))
+        copytree(_unchanged(), sources, copy_function=os.link)
         mutation.apply(sources)
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-rf", node]
+        command = [sys.executable, "-m", "pytest", *_OPTIONS, node]
         environment = {
-            **{name: value for name, value in os.environ.items() if name != "FLINTMQ_EXPECT"},
+            **{name: value for name, value in os.environ.items() if name not in _UNSET},
             "PYTHONPATH": os.pathsep.join([str(sources), str(_ROOT)]),
-            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "TEST_WAIT_SECONDS": _WAIT_SECONDS,
         }
         try:
