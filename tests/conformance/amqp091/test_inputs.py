@@ -197,11 +197,11 @@ def test_what_is_exclusive_is_so_for_settlements_too(peer: Peer, connect: Connec
 # -- settling ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tag", [1, 2**31, 2**63 - 1, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("tag", [0, 1, 2**31, 2**63 - 1, 2**63, 2**64 - 1])
 @pytest.mark.parametrize("kind", [BasicAck, BasicNack, BasicReject])
 def test_tags_that_were_never_given(peer: Peer, tag: int, kind: Callable[..., Method]) -> None:
     """basic.ack.multiple.exists: 406 up to the largest that can be said, for all three methods."""
-    peer.refused(kind(delivery_tag=tag), 406)
+    assert peer.refused(kind(delivery_tag=tag), 406) == f"PRECONDITION_FAILED - unknown delivery tag {tag}"
 
 
 def test_a_delivery_without_acknowledgement_has_no_tag_to_settle(peer: Peer) -> None:

@@ -45,10 +45,12 @@ def test_queue_declare_queue_default_name(peer: Peer) -> None:
     """Each gets another name, by which it can be used."""
     names = [peer.queue("") for _ in range(16)]
     assert len({*names, ""}) == 17
-    for name in names:
+    assert all(name.startswith("amq.gen-") for name in names)
+    assert peer.consume(names[0]).startswith("amq.ctag-")
+    for name in names[1:]:
         peer.publish(name.encode(), name)
     peer.sync()
-    assert [peer.body(name) for name in names] == [name.encode() for name in names]
+    assert [peer.body(name) for name in names[1:]] == [name.encode() for name in names[1:]]
 
 
 @rule("queue.declare.queue.reserved")
@@ -207,8 +209,10 @@ def test_queue_declare_auto_delete_pre_existence(peer: Peer, strict: bool) -> No
         else:
             assert "auto_delete" in peer.refused(reversed_, 406)
         assert peer.count(queue) == 0
-        tag = peer.consume(queue)
-        peer.ask(BasicCancel(consumer_tag=tag), BasicCancelOk)
+        # It would go with its last consumer.
+        for tag in [peer.consume(queue), peer.consume(queue)]:
+            assert peer.count(queue) == 0
+            peer.ask(BasicCancel(consumer_tag=tag), BasicCancelOk)
         if auto_delete:
             peer.refused(QueueDeclare(queue=queue, passive=True), 404)
         else:

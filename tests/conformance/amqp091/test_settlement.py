@@ -206,20 +206,24 @@ def test_basic_qos_prefetch_size_no_ack(peer: Peer) -> None:
 
 @rule("basic.get-ok.acknowledged")
 def test_basic_get_ok_acknowledged(peer: Peer) -> None:
-    """Without no-ack a message comes again with the end of its channel, unless it was acknowledged; with it never."""
+    """Without no-ack a message comes again with the end of its channel, unless it was acknowledged; with it never.
+
+    It comes before younger ones, in its old order.
+    """
     queue = peer.queue()
-    for body in (b"kept", b"acknowledged", b"no-ack"):
+    for body in (b"kept", b"acknowledged", b"kept, too", b"no-ack", b"younger"):
         peer.publish(body, queue)
     peer.sync()
     assert peer.get(queue, no_ack=False) is not None
     acknowledged = peer.get(queue, no_ack=False)
     assert acknowledged is not None
+    assert peer.get(queue, no_ack=False) is not None
     assert peer.body(queue) == b"no-ack"
     peer.ack(acknowledged.tag)
     peer.send_method(1, ChannelClose(reply_code=200))
     assert peer.answer() == (1, ChannelCloseOk())
     peer.ask(ChannelOpen(), ChannelOpenOk)
-    assert [peer.body(queue), peer.body(queue)] == [b"kept", None]
+    assert [peer.body(queue) for _ in range(4)] == [b"kept", b"kept, too", b"younger", None]
 
 
 @rule("basic.reject.01")
@@ -285,6 +289,10 @@ def test_basic_reject_requeue_01(peer: Peer, connect: Connect, strict: bool) -> 
         return
     assert peer.silent()
     assert peer.count(queue) == 1
+    # Others pass it by.
+    peer.publish(b"o", queue)
+    assert peer.bodies(1) == [b"o"]
+    assert peer.get(queue) is None
     late = connect()
     late.consume(queue)
     assert late.bodies(1) == [b"n"]
@@ -307,7 +315,8 @@ def _recovers(peer: Peer, asynchronous: bool) -> None:
     first = peer.consume(queue)
     for number in range(3):
         peer.publish(bytes([number]), queue)
-    assert [delivery.redelivered for delivery in peer.deliveries(3)] == [False] * 3
+    came = peer.deliveries(3)
+    assert [delivery.redelivered for delivery in came] == [False] * 3
     # Another who could take them; but without requeue they are for whom they were.
     second = peer.consume(queue)
     for requeue, tags in ((False, {first}), (True, {first, second})):
@@ -318,4 +327,9 @@ def _recovers(peer: Peer, asynchronous: bool) -> None:
         came = peer.deliveries(3)
         assert [delivery.redelivered for delivery in came] == [True] * 3
         assert {delivery.delivery.consumer_tag for delivery in came} <= tags
-        assert sorted(delivery.body for delivery in came) == [b"\0", b"\1", b"\2"]
+        assert [delivery.body for delivery in came] == [b"\0", b"\1", b"\2"]
+    # What was acknowledged does not.
+    peer.ack(came[1].tag)
+    peer.send_method(1, BasicRecoverAsync(requeue=True))
+    assert peer.bodies(2) == [b"\0", b"\2"]
+    assert peer.silent()

@@ -187,5 +187,6 @@ def test_outcome_refused(session: Session, queues: Queues) -> None:
     outcome = sender.outcome(text())
     assert isinstance(outcome, Rejected)
     assert outcome.error is not None
+    assert outcome.error.condition == "amqp:resource-limit-exceeded"
     assert outcome.error.info == {"queue": queue, "reason": Symbol("maxlen")}
     assert queues.count(queue) == 1

@@ -553,7 +553,8 @@ def _declare(control: Sender) -> bytes:
     return declared.txn_id
 
 
-def test_two_outcomes_in_two_transactions(session: Session, queues: Queues) -> None:
+@pytest.mark.parametrize("settled", [False, True])
+def test_two_outcomes_in_two_transactions(session: Session, queues: Queues, settled: bool) -> None:
     """4.4.2.one-transaction: also of a delivery that was sent in none; the second is no outcome, and rolls back."""
     address = queues.address()
     session.sender(address).accepted(text("m"))
@@ -562,7 +563,7 @@ def test_two_outcomes_in_two_transactions(session: Session, queues: Queues) -> N
     receiver = session.receiver(address, credit=1)
     found = receiver.get()
     receiver.settle(found, TransactionalState(one, ACCEPTED), settled=False)
-    receiver.settle(found, TransactionalState(two, Rejected()), settled=False)
+    receiver.settle(found, TransactionalState(two, Rejected()), settled=settled)
     control.expect_detach(ROLLED_BACK)
     receiver.detach()
     assert queues.count(address) == 1
@@ -610,7 +611,9 @@ def test_sections_around_a_declare_and_a_discharge(session: Session) -> None:
     assert control.outcome(front + value_body(Discharge(declared.txn_id, False)) + footer) == ACCEPTED
 
 
-@pytest.mark.parametrize("body", [data_section(b"m"), section(AMQP_SEQUENCE, [1]), value_section(None), b""])
+@pytest.mark.parametrize(
+    "body", [data_section(b"m"), section(AMQP_SEQUENCE, [1]), value_section(None), value_body(ACCEPTED), b""]
+)
 def test_what_is_no_declare(session: Session, body: bytes) -> None:
     """4.2.error-conveyed: whatever the body is, an error is told, and nothing is declared."""
     control = _control(session)

@@ -291,7 +291,8 @@ def test_4_5_7_capabilities(controller: Controller) -> None:
 @clause("4.3.unknown-id")
 def test_4_3_unknown_id(controller: Controller, session: Session, queues: Queues) -> None:
     """In a discharge, and on a post, which ends its link and is not there."""
-    assert _error(controller.discharge(b"nobody's")) == UNKNOWN
+    for fail in (False, True):
+        assert _error(controller.discharge(b"nobody's", fail)) == UNKNOWN
     address = queues.address()
     sender = session.sender(address)
     id = _post(sender, b"nobody's", text())

@@ -20,8 +20,6 @@ from flintmq.wire.amqp091.methods import (
     BasicQos,
     BasicQosOk,
     BasicRecover,
-    BasicRecoverOk,
-    BasicReject,
     BasicReturn,
     ConfirmSelect,
     ConfirmSelectOk,
@@ -30,7 +28,6 @@ from flintmq.wire.amqp091.methods import (
     ExchangeDeclare,
     ExchangeDeclareOk,
     ExchangeDelete,
-    ExchangeDeleteOk,
     ExchangeUnbind,
     ExchangeUnbindOk,
     Method,
@@ -41,9 +38,7 @@ from flintmq.wire.amqp091.methods import (
     QueueDelete,
     QueueDeleteOk,
     QueuePurge,
-    QueuePurgeOk,
     QueueUnbind,
-    QueueUnbindOk,
     StreamFetch,
     StreamFetchOk,
     StreamQuery,
@@ -226,22 +221,6 @@ def test_mandatory_message_comes_back() -> None:
     assert channel.acks == [(1, False)]
 
 
-@pytest.mark.parametrize(
-    ("exchange", "code", "text"),
-    [("nope", 404, "NOT_FOUND - no exchange 'nope' in vhost '/'"), ("inside", 403, "internal exchange 'inside'")],
-)
-def test_publish_to_a_wrong_exchange_closes_the_channel(exchange: str, code: int, text: str) -> None:
-    """A missing or internal exchange closes the channel with RabbitMQ's code and words, and the host hears of it."""
-    client, channel = opened()
-    channel.call(ExchangeDeclare(exchange="inside", internal=True))
-    channel.publish("a", exchange=exchange)
-    client.tick()
-    found, words = code_of(channel.closed)
-    assert found == code
-    assert text in words
-    assert [(number, error.code) for number, error in client.server.host.failed] == [(1, code)]
-
-
 def test_route_follows_the_bindings() -> None:
     """A publisher's remembered route is thrown away when bindings, queues or exchanges change."""
     client, channel = opened()
@@ -265,22 +244,6 @@ def test_route_follows_the_bindings() -> None:
 # -- consuming ------------------------------------------------------------------------------------------------------
 
 
-def test_prefetch_is_credit_that_settling_gives_back() -> None:
-    """With a prefetch of 2, two are delivered; each ack brings another."""
-    client, channel = opened()
-    channel.call(BasicQos(prefetch_count=2), BasicConsume(queue="q", consumer_tag="c"))
-    for body in "abcde":
-        channel.publish(body)
-    client.tick()
-    assert channel.deliveries() == [(1, "a", False), (2, "b", False)]
-    channel.channel.send_ack(1, False)
-    client.tick()
-    assert channel.deliveries() == [(3, "c", False)]
-    channel.channel.send_ack(3, True)
-    client.tick()
-    assert channel.deliveries() == [(4, "d", False), (5, "e", False)]
-
-
 def test_global_prefetch_is_shared_by_the_channel() -> None:
     """global=true limits all consumers of the channel together (RabbitMQ's meaning)."""
     client, channel = opened()
@@ -296,34 +259,6 @@ def test_global_prefetch_is_shared_by_the_channel() -> None:
     assert len(channel.deliveries()) == 2
 
 
-def test_prefetch_set_later_is_for_later_consumers() -> None:
-    """global=false says nothing about consumers that are there already."""
-    client, channel = opened()
-    channel.call(BasicConsume(queue="q", consumer_tag="c"), BasicQos(prefetch_count=1))
-    for body in "abc":
-        channel.publish(body)
-    client.tick()
-    assert len(channel.deliveries()) == 3
-
-
-@pytest.mark.parametrize("method", [BasicReject(delivery_tag=2), BasicNack(delivery_tag=2)])
-def test_requeue_brings_a_message_back_marked(method: Method) -> None:
-    """reject and nack with requeue deliver the message again, flagged; without, it is gone."""
-    client, channel = opened()
-    channel.call(BasicConsume(queue="q", consumer_tag="c"))
-    for body in "abc":
-        channel.publish(body)
-    client.tick()
-    channel.deliveries()
-    channel.send(method)
-    client.tick()
-    assert channel.deliveries() == [(4, "b", True)]
-    channel.send(BasicNack(delivery_tag=4, multiple=True, requeue=False))
-    client.tick()
-    assert channel.deliveries() == []
-    assert client.server.storage.memory_journal.kept == {}
-
-
 def test_prefetch_of_clients_that_take_it_for_the_channels() -> None:
     """py-amqp's basic.qos limits what consumers of the channel have together, those included that were there before."""
     client = Client(Server(), properties={"product": "py-amqp"})
@@ -336,31 +271,6 @@ def test_prefetch_of_clients_that_take_it_for_the_channels() -> None:
     assert len(channel.deliveries()) == 2
     channel.call(BasicQos(prefetch_count=3))
     assert len(channel.deliveries()) == 1
-
-
-def test_recover_delivers_again_what_is_unacknowledged() -> None:
-    """basic.recover requeues everything the channel holds, in its old order."""
-    client, channel = opened()
-    channel.call(BasicConsume(queue="q", consumer_tag="c"))
-    for body in "abc":
-        channel.publish(body)
-    client.tick()
-    channel.deliveries()
-    channel.channel.send_ack(2, False)
-    assert channel.call(BasicRecover(requeue=True)) == [BasicRecoverOk()]
-    assert channel.deliveries() == [(4, "a", True), (5, "c", True)]
-
-
-@pytest.mark.parametrize("tag", [0, 2, 99])
-def test_unknown_delivery_tag_closes_the_channel(tag: int) -> None:
-    """Acknowledging what is not outstanding is 406, as in RabbitMQ."""
-    client, channel = opened()
-    channel.call(BasicConsume(queue="q", consumer_tag="c"))
-    channel.publish("a")
-    client.tick()
-    channel.channel.send_ack(tag, False)
-    client.tick()
-    assert code_of(channel.closed) == (406, f"PRECONDITION_FAILED - unknown delivery tag {tag}")
 
 
 def test_acks_out_of_order_and_twice() -> None:
@@ -379,22 +289,6 @@ def test_acks_out_of_order_and_twice() -> None:
     assert code_of(channel.closed)[0] == 406
 
 
-def test_closed_channel_gives_back_what_it_held() -> None:
-    """Unacknowledged messages go to another consumer, flagged, in order, before younger ones."""
-    client, channel = opened()
-    channel.call(BasicConsume(queue="q", consumer_tag="c"))
-    for body in "abc":
-        channel.publish(body)
-    client.tick()
-    other = client.channel()
-    other.publish("d")
-    client.tick()
-    channel.channel.close()
-    client.tick()
-    other.call(BasicConsume(queue="q", consumer_tag="d"))
-    assert other.deliveries() == [(1, "a", True), (2, "b", True), (3, "c", True), (4, "d", True)]
-
-
 def test_cancel_stops_deliveries_and_keeps_what_is_held() -> None:
     """After cancel-ok nothing more comes; what was delivered can still be acknowledged."""
     client, channel = opened()
@@ -408,15 +302,6 @@ def test_cancel_stops_deliveries_and_keeps_what_is_held() -> None:
     channel.channel.send_ack(1, False)
     client.tick()
     assert channel.call(DURABLE_Q) == [QueueDeclareOk(queue="q", message_count=1)]
-
-
-def test_deleted_queue_cancels_its_consumers() -> None:
-    """Clients that declare consumer_cancel_notify get basic.cancel."""
-    client, channel = opened()
-    channel.call(BasicConsume(queue="q", consumer_tag="c"))
-    other = client.channel()
-    assert other.call(QueueDelete(queue="q")) == [QueueDeleteOk()]
-    assert channel.came() == [BasicCancel(consumer_tag="c", no_wait=True)]
 
 
 def test_own_consumers_are_cancelled_behind_delete_ok() -> None:
@@ -481,19 +366,6 @@ def test_slow_reader_gets_no_more_than_fits() -> None:
 # -- declaring ------------------------------------------------------------------------------------------------------
 
 
-def test_generated_names() -> None:
-    """An empty name is filled in by the server, and an empty name later means that queue."""
-    client = Client(Server())
-    channel = client.channel()
-    (answer,) = channel.call(QueueDeclare(exclusive=True))
-    assert isinstance(answer, QueueDeclareOk)
-    assert answer.queue.startswith("amq.gen-")
-    (consume_ok,) = channel.call(BasicConsume())
-    assert isinstance(consume_ok, BasicConsumeOk)
-    assert consume_ok.consumer_tag.startswith("amq.ctag-")
-    assert channel.call(QueuePurge()) == [QueuePurgeOk()]
-
-
 @pytest.mark.parametrize(
     ("method", "code", "text"),
     [
@@ -533,13 +405,6 @@ def test_soft_errors(method: Method, code: int, text: str) -> None:
     assert found == code
     assert text in words
     assert client.channel().call(DURABLE_Q) == [QueueDeclareOk(queue="q")]
-
-
-def test_reused_consumer_tag_closes_the_connection() -> None:
-    """A tag names one consumer of a channel (amqp-0-9-1 basic.consume.consumer-tag)."""
-    client, channel = opened()
-    channel.call(BasicConsume(queue="q", consumer_tag="c"), BasicConsume(queue="q", consumer_tag="c"))
-    assert code_of(client.closed) == (530, "NOT_ALLOWED - attempt to reuse consumer tag 'c'")
 
 
 def test_unknown_vhost_and_wrong_password() -> None:
@@ -589,49 +454,15 @@ def test_an_exclusive_queue_that_is_gone_is_forgotten() -> None:
     assert server.vhost._exclusive == {}
 
 
-def test_exclusive_queue_ends_with_its_connection() -> None:
-    """Another connection is refused with 405 while it is there, and finds nothing once its owner is gone."""
-    server = Server()
-    mine, other = Client(server), Client(server)
-    mine.channel().call(QueueDeclare(queue="x", exclusive=True, durable=True))
-    assert server.storage.memory_definitions.queues == {}
-    publisher = mine.channel()
-    publisher.publish("a", key="x")
-    mine.tick()
-    assert server.storage.memory_journal.kept == {}
-    channel = other.channel()
-    channel.call(QueueDeclare(queue="x", passive=True))
-    assert code_of(channel.closed)[0] == 405
-    mine.connection.engine.lost(None)
-    channel = other.channel()
-    channel.call(QueueDeclare(queue="x", passive=True))
-    assert code_of(channel.closed)[0] == 404
-
-
-def test_auto_delete_queue_ends_with_its_last_consumer() -> None:
-    """It stays while it never had a consumer, and goes when the last one does, with its auto-delete exchange."""
-    client, channel = opened(QueueDeclare(queue="q", auto_delete=True))
-    channel.call(ExchangeDeclare(exchange="x", type="fanout", auto_delete=True), QueueBind(queue="q", exchange="x"))
-    channel.call(BasicConsume(queue="q", consumer_tag="c"), BasicConsume(queue="q", consumer_tag="d"))
-    channel.call(BasicCancel(consumer_tag="c"))
-    assert "q" in client.server.vhost.queues
-    channel.call(BasicCancel(consumer_tag="d"))
-    assert "q" not in client.server.vhost.queues
-    assert "x" not in client.server.vhost.exchanges.by_name
-
-
-def test_delete_conditions() -> None:
-    """if-unused and if-empty refuse with 406; deleting what is not there is no error (RabbitMQ)."""
-    client, channel = opened()
-    channel.publish("a")
-    channel.call(QueueBind(queue="q", exchange="amq.direct"))
-    for method in (QueueDelete(queue="q", if_empty=True),):
-        refused = client.channel()
-        refused.call(method)
-        assert code_of(refused.closed)[0] == 406
-    assert channel.call(QueueDelete(queue="q")) == [QueueDeleteOk(message_count=1)]
-    assert channel.call(QueueDelete(queue="q")) == [QueueDeleteOk()]
-    assert channel.call(ExchangeDelete(exchange="nope")) == [ExchangeDeleteOk()]
+def test_nothing_of_an_exclusive_queue_is_stored() -> None:
+    """It ends with its connection: no restart would find it or its messages, also where it was declared as durable."""
+    client = Client(Server())
+    channel = client.channel()
+    channel.call(QueueDeclare(queue="x", exclusive=True, durable=True))
+    channel.publish("a", key="x")
+    client.tick()
+    assert client.server.storage.memory_definitions.queues == {}
+    assert client.server.storage.memory_journal.kept == {}
 
 
 def test_restart_restores_what_is_durable() -> None:
@@ -967,14 +798,6 @@ class Breaking(Taker):
         raise OSError("broken")
 
 
-@pytest.mark.parametrize("method", [BasicReject(delivery_tag=2**63), BasicNack(delivery_tag=2**64 - 1)])
-def test_delivery_tag_beyond_any(method: BasicReject | BasicNack) -> None:
-    """Tags are 64 bits wide, and the largest are as unknown as others."""
-    _, channel = opened()
-    channel.call(method)
-    assert code_of(channel.closed) == (406, f"PRECONDITION_FAILED - unknown delivery tag {method.delivery_tag}")
-
-
 def test_stream_asks_for_a_prefetch() -> None:
     """Without one a consumer would be sent all there is, and have to acknowledge it: 406, as in RabbitMQ."""
     _, channel = with_stream(1)
@@ -1003,12 +826,6 @@ def test_confirm_select_is_answered() -> None:
     """confirm.select-ok comes, also when it is asked for twice."""
     client = Client(Server())
     assert client.channel().call(ConfirmSelect(), ConfirmSelect()) == [ConfirmSelectOk(), ConfirmSelectOk()]
-
-
-def test_unbinding_what_is_not_bound_is_no_error() -> None:
-    """As in RabbitMQ."""
-    _, channel = opened()
-    assert channel.call(QueueUnbind(queue="q", exchange="amq.direct", routing_key="k")) == [QueueUnbindOk()]
 
 
 def test_stream_ranges_end_with_what_is_durable() -> None:

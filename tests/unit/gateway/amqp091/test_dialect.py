@@ -2,22 +2,17 @@
 
 import pytest
 
-from flintmq.base.errors import ClosedByPeer
 from flintmq.broker.dialect import DIALECTS, STRICT
 from flintmq.broker.message import Table
 from flintmq.wire.amqp091.methods import (
-    BasicCancel,
-    BasicCancelOk,
     BasicConsume,
     BasicGet,
-    BasicGetOk,
     BasicReject,
     ExchangeBind,
     ExchangeBindOk,
     ExchangeDeclare,
     ExchangeDeclareOk,
     ExchangeDelete,
-    ExchangeDeleteOk,
     ExchangeUnbind,
     Method,
     QueueBind,
@@ -29,7 +24,6 @@ from flintmq.wire.amqp091.methods import (
     QueuePurge,
     QueuePurgeOk,
     QueueUnbind,
-    QueueUnbindOk,
 )
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
 from tests.unit.gateway.amqp091.pair import Client, ClientChannel, Server
@@ -61,17 +55,6 @@ def code(channel: ClientChannel) -> int:
     return int(getattr(channel.closed, "code", 0))
 
 
-@pytest.mark.parametrize("name", ["a b", "a/b", "ä", "a\n", "x" * 128])
-def test_names_keep_to_the_lexicon_in_strict_only(channel: ClientChannel, strict: bool, name: str) -> None:
-    """406 for a queue of any other name; RabbitMQ takes what fits."""
-    came = channel.call(QueueDeclare(queue=name))
-    if strict:
-        assert not came
-        assert code(channel) == 406
-    else:
-        assert came == [QueueDeclareOk(queue=name.replace("\n", ""))]
-
-
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "\r", "\n\n"])
 def test_line_ends_are_stripped_where_definitions_are_spoken_of(ends: str) -> None:
     """RabbitMQ's queues and exchanges have names without them, by whichever method they are named."""
@@ -96,12 +79,6 @@ def test_line_ends_are_stripped_where_definitions_are_spoken_of(ends: str) -> No
     channel.call(QueueDelete(queue=queue))
     channel.call(ExchangeDelete(exchange=exchange))
     assert ("q1" in server.vhost.queues, "x1" in exchanges) == (False, False)
-
-
-def test_a_name_of_all_characters_of_the_lexicon_is_good(channel: ClientChannel) -> None:
-    """As long as it may be."""
-    name = "azAZ09-_.:" + "x" * 117
-    assert answer(channel, QueueDeclare(queue=name)) == QueueDeclareOk(queue=name)
 
 
 @pytest.mark.parametrize("field", ["a-b", "1a", "", "a b", "ä", "x" * 129])
@@ -141,63 +118,6 @@ def test_a_frame_may_have_eight_bytes_more_but_in_strict(client: Client, channel
     assert getattr(client.side.closed[0], "code", 0) == 501 if strict else not client.side.closed
 
 
-def test_deleting_a_queue_that_is_not_there_is_a_fault_in_strict_only(channel: ClientChannel, strict: bool) -> None:
-    """404, or nothing deleted."""
-    came = channel.call(QueueDelete(queue="absent"))
-    if strict:
-        assert not came
-        assert code(channel) == 404
-    else:
-        assert came == [QueueDeleteOk()]
-
-
-def test_arguments_are_compared_in_full_in_strict_only(channel: ClientChannel, strict: bool) -> None:
-    """An argument that nobody knows is 406 when it differs, or is not there; RabbitMQ looks at those it knows."""
-    channel.call(QueueDeclare(queue="q", arguments={"colour": "red"}))
-    came = channel.call(QueueDeclare(queue="q"))
-    if strict:
-        assert not came
-        assert code(channel) == 406
-    else:
-        assert len(came) == 1
-
-
-def test_auto_delete_is_compared_by_rabbitmq_only(channel: ClientChannel, strict: bool) -> None:
-    """The specification wants it ignored once the queue is there."""
-    channel.call(QueueDeclare(queue="q", auto_delete=True))
-    came = channel.call(QueueDeclare(queue="q"))
-    if strict:
-        assert len(came) == 1
-    else:
-        assert not came
-        assert code(channel) == 406
-
-
-def test_a_consumer_tag_belongs_to_its_channel_in_strict_only(
-    client: Client, channel: ClientChannel, strict: bool
-) -> None:
-    """530 ends the connection; RabbitMQ answers as if there had been such a consumer."""
-    assert len(channel.call(QueueDeclare(queue="q"), BasicConsume(queue="q", consumer_tag="tag"))) == 2
-    other = client.channel()
-    came = other.call(BasicCancel(consumer_tag="tag"))
-    if strict:
-        assert not came
-        assert code(other) == 530
-    else:
-        assert came == [BasicCancelOk(consumer_tag="tag")]
-
-
-def test_a_consumer_whose_queue_has_gone_can_be_cancelled_once(
-    client: Client, channel: ClientChannel, strict: bool
-) -> None:
-    """amqp-0-9-1 basic.cancel: whoever cancels may not have heard of it yet. Twice is a fault in strict."""
-    channel.call(QueueDeclare(queue="q"), BasicConsume(queue="q", consumer_tag="tag"))
-    channel.call(QueueDelete(queue="q"))
-    assert answer(channel, BasicCancel(consumer_tag="tag")) == BasicCancelOk(consumer_tag="tag")
-    came = channel.call(BasicCancel(consumer_tag="tag"))
-    assert bool(came) is not strict
-
-
 def test_an_exclusive_queue_is_not_redeclared_as_a_shared_one(client: Client, channel: ClientChannel) -> None:
     """405 both ways, by its own connection, too: RabbitMQ's answer, and the specification has none."""
     for first, second in ((True, False), (False, True)):
@@ -206,44 +126,6 @@ def test_an_exclusive_queue_is_not_redeclared_as_a_shared_one(client: Client, ch
         channel.call(QueueDeclare(queue=queue, exclusive=first))
         assert not channel.call(QueueDeclare(queue=queue, exclusive=second))
         assert code(channel) == 405
-
-
-def test_an_unbind_that_fails_ends_the_connection_in_strict_only(
-    client: Client, channel: ClientChannel, strict: bool
-) -> None:
-    """Whether a handler or a permission refuses it; RabbitMQ closes the channel, and unbinds nothing from nothing."""
-    channel.call(QueueDeclare(queue="q"))
-    came = channel.call(QueueUnbind(queue="q", exchange="amq.direct", routing_key="unbound"))
-    if strict:
-        assert not came
-        assert isinstance(client.closed, ClosedByPeer)
-        assert client.closed.code == 404
-        assert client.closed.whole_connection
-    else:
-        for method in (
-            QueueUnbind(queue="absent", exchange="amq.direct"),
-            QueueUnbind(queue="q", exchange="absent"),
-        ):
-            assert answer(channel, method) == QueueUnbindOk()
-        assert not channel.call(QueueUnbind(queue="q", exchange=""))
-        assert code(channel) == 403
-
-
-def test_the_default_exchange_is_bound_to_in_strict_only(channel: ClientChannel, strict: bool) -> None:
-    """A further key leads to the queue until it is unbound; its name always does."""
-    channel.call(QueueDeclare(queue="q"))
-    came = channel.call(QueueBind(queue="q", exchange="", routing_key="key"))
-    if not strict:
-        assert not came
-        assert code(channel) == 403
-        return
-    for key in ("key", "q"):
-        channel.publish(key, key)
-    assert answer(channel, QueuePurge(queue="q")) == QueuePurgeOk(message_count=2)
-    assert answer(channel, QueueUnbind(queue="q", exchange="", routing_key="key")) == QueueUnbindOk()
-    for key in ("key", "q"):
-        channel.publish(key, key)
-    assert answer(channel, QueuePurge(queue="q")) == QueuePurgeOk(message_count=1)
 
 
 def test_a_binding_to_the_default_exchange_outlives_a_restart(strict: bool) -> None:
@@ -255,40 +137,6 @@ def test_a_binding_to_the_default_exchange_outlives_a_restart(strict: bool) -> N
     channel.call(QueueDeclare(queue="q", durable=True), QueueBind(queue="q", exchange="", routing_key="key"))
     (kept,) = server.storage.memory_definitions.bindings
     assert (kept.source, kept.destination, kept.routing_key) == ("", "q", "key")
-
-
-def test_an_exchange_declared_with_another_type_is_530_in_strict(channel: ClientChannel, strict: bool) -> None:
-    """Both close the channel only; RabbitMQ's code is 406."""
-    channel.call(ExchangeDeclare(exchange="x", type="fanout"))
-    assert not channel.call(ExchangeDeclare(exchange="x", type="direct"))
-    assert isinstance(channel.closed, ClosedByPeer)
-    assert (channel.closed.code, channel.closed.whole_connection) == (530 if strict else 406, False)
-
-
-def test_what_is_compared_of_an_exchange(channel: ClientChannel, client: Client, strict: bool) -> None:
-    """auto-delete and internal by RabbitMQ only, unknown arguments in strict only, durability by both."""
-    channel.call(ExchangeDeclare(exchange="x", arguments={"colour": "red"}))
-    matters = {
-        "auto-delete": (ExchangeDeclare(exchange="x", auto_delete=True, arguments={"colour": "red"}), not strict),
-        "internal": (ExchangeDeclare(exchange="x", internal=True, arguments={"colour": "red"}), not strict),
-        "arguments": (ExchangeDeclare(exchange="x"), strict),
-        "durable": (ExchangeDeclare(exchange="x", durable=True, arguments={"colour": "red"}), True),
-    }
-    for what, (declare, does_matter) in matters.items():
-        channel = client.channel()
-        assert bool(channel.call(declare)) is not does_matter, what
-        if does_matter:
-            assert code(channel) == 406, what
-
-
-def test_deleting_an_exchange_that_is_not_there_is_a_fault_in_strict_only(channel: ClientChannel, strict: bool) -> None:
-    """404, or nothing deleted."""
-    came = channel.call(ExchangeDelete(exchange="absent"))
-    if strict:
-        assert not came
-        assert code(channel) == 404
-    else:
-        assert came == [ExchangeDeleteOk()]
 
 
 # -- messages that were rejected --------------------------------------------------------------------------------------
@@ -311,24 +159,6 @@ def rejected(client: Client, count: int = 1) -> ClientChannel:
     for number in range(count):
         channel.call(BasicReject(delivery_tag=number + 1, requeue=True))
     return channel
-
-
-def test_a_rejected_message_does_not_come_back_in_strict(client: Client, channel: ClientChannel, strict: bool) -> None:
-    """It counts as ready, others pass it by, and who consumes on another channel gets it."""
-    channel.call(QueueDeclare(queue="q"))
-    rejecter = rejected(client)
-    if not strict:
-        assert rejecter.deliveries() == [(2, "a", True)]
-        return
-    assert rejecter.deliveries() == []
-    rejecter.publish("passes")
-    rejecter.call()
-    assert rejecter.deliveries() == [(2, "passes", False)]
-    (declared,) = channel.call(QueueDeclare(queue="q", passive=True))
-    assert isinstance(declared, QueueDeclareOk)
-    assert declared.message_count == 1
-    assert not isinstance(answer(rejecter, BasicGet(queue="q")), BasicGetOk)
-    assert consumer(client).deliveries() == [(1, "a", True)]
 
 
 def test_the_end_of_a_channel_gives_back_what_was_withheld_from_it(client: Client, channel: ClientChannel) -> None:

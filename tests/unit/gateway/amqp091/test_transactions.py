@@ -13,7 +13,6 @@ from flintmq.wire.amqp091.methods import (
     BasicQos,
     BasicRecover,
     BasicReject,
-    BasicReturn,
     ChannelClose,
     ConfirmSelect,
     ExchangeDeclare,
@@ -296,19 +295,6 @@ def test_prefetch_is_given_back_at_the_commit() -> None:
     assert channel.deliveries() == [(2, "1", False)]
 
 
-def test_unroutable_message_comes_back_at_the_commit() -> None:
-    """The return of a mandatory message precedes commit-ok."""
-    server = Server()
-    client, channel = transactional(server)
-    channel.publish("lost", "nowhere", mandatory=True)
-    client.tick()
-    assert channel.contents == []
-    assert channel.call(TxCommit()) == [TxCommitOk()]
-    ((method, _, body),) = channel.contents
-    assert isinstance(method, BasicReturn)
-    assert (method.reply_code, method.reply_text, body) == (312, "NO_ROUTE", "lost")
-
-
 @pytest.mark.parametrize("mandatory", [False, True])
 @pytest.mark.parametrize("what", ["unbound", "deleted"])
 def test_a_way_that_went_before_the_commit(what: str, mandatory: bool) -> None:
@@ -515,8 +501,6 @@ def test_transactions_are_bounded(size: str, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("methods", "text"),
     [
-        ([TxCommit()], "channel is not transactional"),
-        ([TxRollback()], "channel is not transactional"),
         ([TxSelect(), ConfirmSelect()], "cannot switch from tx to confirm mode"),
         ([ConfirmSelect(), TxSelect()], "cannot switch from confirm to tx mode"),
     ],

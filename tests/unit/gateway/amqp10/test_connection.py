@@ -21,13 +21,6 @@ def _strict(server: Server) -> None:
     server.broker.put_vhost(VHostRecord("/", "strict"))
 
 
-def test_a_wrong_password_lets_nobody_in(server: Server) -> None:
-    """The client is told no more than that it failed, and nothing is opened."""
-    client = Client(server, password="wrong")
-    assert client.opened == []
-    assert client.connection.access is None
-
-
 def test_the_open_says_who_we_are(server: Server) -> None:
     """Container, properties and what RabbitMQ's clients look for among capabilities."""
     (opened,) = Client(server).opened

@@ -27,8 +27,6 @@ _DETACH_9 = _described(0x16, b"\x52\x09", b"\x41")
 _REJECT_0 = _described(0x15, b"\x41", b"\x43", b"\x40", b"\x41", _described(0x25, _NO_ERROR))
 # next-incoming-id, incoming-window, next-outgoing-id, outgoing-window, no handle, delivery-count.
 _FLOW_OF_NO_LINK = _described(0x13, b"\x43", b"\x52\x64", b"\x43", b"\x52\x64", b"\x40", b"\x43")
-# handle, delivery-id, no tag, message-format, settled; then a body of three bytes.
-_UNTAGGED = _described(0x14, b"\x43", b"\x43", b"\x40", b"\x43", b"\x42") + b"\x00\x53\x75\xa0\x03abc"
 
 
 def _client(dialect: str) -> Client:
@@ -94,15 +92,6 @@ def test_frames_that_concern_nothing_are_ignored(channel: int, body: bytes) -> N
     assert client.sender().publish("m")
 
 
-def test_delivery_without_a_tag_is_taken() -> None:
-    """A message needs no delivery-tag, and its publisher hears of it by its number."""
-    client = _client("rabbitmq")
-    client.sender()
-    _hear(client, 0, _UNTAGGED)
-    client.durable()
-    assert client.server.vhost.queues["q"].message_count == 1
-
-
 @pytest.mark.parametrize(
     ("channel", "body", "condition"),
     [
@@ -125,8 +114,6 @@ def test_strict_closes_the_connection(channel: int, body: bytes, condition: str)
     ("body", "condition"),
     [
         (_DETACH_9, "amqp:session:unattached-handle"),
-        (_FLOW_OF_NO_LINK, "amqp:invalid-field"),
-        (_UNTAGGED, "amqp:invalid-field"),
     ],
 )
 def test_strict_ends_the_session(body: bytes, condition: str) -> None:

@@ -1,17 +1,13 @@
 """Publishing by AMQP 1.0: targets, outcomes, and when they are told."""
 
-from collections.abc import Callable
-
 import pytest
 
 from flintmq.base.errors import EndedByPeer
 from flintmq.broker.ports import PolicyRecord, TopicPermissionRecord
 from flintmq.gateway.amqp10.incoming_link import LINK_CREDIT, SETTLED_CREDIT
 from flintmq.protocol.amqp10.delivery import tag_of
-from flintmq.wire.amqp10.composite import Annotations
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.properties import Properties
-from flintmq.wire.amqp10.sections import encode_delivery_annotations, encode_message_annotations
 from flintmq.wire.amqp10.spec import SND_SETTLED
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Error, Rejected
 from flintmq.wire.amqp10.termini import Target
@@ -38,66 +34,15 @@ def test_a_transient_message_is_accepted_at_once(client: Client) -> None:
     assert sender.said == [(1, ACCEPTED, True)]
 
 
-def test_a_settled_message_is_published_without_a_word(client: Client, server: Server) -> None:
-    """Who settles does not want to hear of it."""
-    sender = client.sender()
-    sender.send("one", settled=True)
-    client.durable()
-    assert sender.said == []
-    assert server.vhost.queues["q"].message_count == 1
-
-
-def test_an_unroutable_message_is_released(client: Client) -> None:
-    """RabbitMQ's outcome for a message that no queue gets."""
-    sender = client.sender("/exchanges/amq.direct/nobody")
-    assert sender.publish("one") == [RELEASED]
-
-
-def test_a_full_queue_rejects_and_says_which_it_is(client: Client, server: Server) -> None:
-    """The publisher learns the queue and the reason, as from RabbitMQ."""
-    server.queue("full", max_length=1, overflow="reject-publish")
-    sender = client.sender("/queues/full")
-    first, second = sender.publish("one", "two")
-    assert isinstance(first, Rejected)
-    assert first.error is not None
-    assert second == ACCEPTED
-    assert first.error.condition == "amqp:resource-limit-exceeded"
-    assert first.error.info["queue"] == "full"
-
-
 @pytest.mark.parametrize(
-    ("address", "subject", "reached"),
-    [
-        ("/queues/q", None, "q"),
-        ("/queues/a%2Fb", None, "a/b"),
-        ("/exchanges/x/k", None, "x k"),
-        ("/exchanges/x%20y/k%C3%A4", None, "x y kä"),
-        ("/exchanges/x", "k", "x "),
-        ("/queue/q", None, "q"),
-        ("/queue/new", None, "new"),
-        ("/queue", "q", "q"),
-        ("/amq/queue/q", None, "q"),
-        ("/exchange/x/k", None, "x k"),
-        ("/exchange/x", "k", "x k"),
-        ("/topic/a.b", None, "topic"),
-        ("q", None, "q"),
-        ("x", "k", "x k"),
-    ],
+    ("address", "subject", "reached"), [("/queue/new", None, "new"), ("/queue", "q", "q"), ("x", "k", "x k")]
 )
 def test_targets(client: Client, server: Server, address: str, subject: str | None, reached: str) -> None:
-    """Every form of address leads where RabbitMQ's documentation says."""
+    """A queue that is made, one that the subject names, and an exchange by its name alone (RabbitMQ's first form)."""
     vhost = server.vhost
     vhost.exchanges.declare("x", "direct", True, False, False, {})
-    vhost.exchanges.declare("x y", "direct", True, False, False, {})
-    for queue, exchange, key in (
-        ("x k", "x", "k"),
-        ("x ", "x", ""),
-        ("x y kä", "x y", "kä"),
-        ("topic", "amq.topic", "a.*"),
-    ):
-        server.queue(queue)
-        vhost.exchanges.bind_queue(vhost.queues[queue], exchange, key, {})
-    server.queue("a/b")
+    server.queue("x k")
+    vhost.exchanges.bind_queue(vhost.queues["x k"], "x", "k", {})
     sender = client.sender(address)
     client.durable()
     sender.send("m", properties=Properties(subject=subject))
@@ -151,16 +96,6 @@ def test_a_permission_that_is_withdrawn_ends_the_link(client: Client, server: Se
 
 def _anonymous(client: Client) -> Sender:
     return client.sender(None, Target())
-
-
-def test_without_an_address_each_message_says_where_it_goes(client: Client, server: Server) -> None:
-    """The anonymous terminus reads `to`."""
-    sender = _anonymous(client)
-    sender.send("one", properties=Properties(to="/queues/q"))
-    sender.send("two", properties=Properties(to="/exchanges/amq.direct/q"))
-    client.durable()
-    assert sorted(number for number, state, _ in sender.said if state == ACCEPTED) == [1]
-    assert sorted(number for number, state, _ in sender.said if state == RELEASED) == [2]
 
 
 @pytest.mark.parametrize(
@@ -311,20 +246,6 @@ def test_topic_permissions_hold(client: Client, server: Server) -> None:
     sender.send("two")
     client.tick()
     assert sender.refusal[0] == "amqp:unauthorized-access"
-
-
-@pytest.mark.parametrize("encode", [encode_message_annotations, encode_delivery_annotations])
-def test_annotations_that_are_not_understood_end_the_link(
-    client: Client, encode: Callable[[Annotations], bytes]
-) -> None:
-    """Keys are reserved but for those of x-, and nobody knows any of them (part 3 §3.2.10)."""
-    sender = client.sender()
-    sender.send("one", before=encode({"x-opt-mine": 1}))
-    client.durable()
-    assert sender.said == [(1, ACCEPTED, True)]
-    sender.send("two", before=encode({"reserved": 1}))
-    client.tick()
-    assert sender.refusal[0] == "amqp:not-implemented"
 
 
 def test_names_that_are_too_long(client: Client, server: Server) -> None:

@@ -10,7 +10,7 @@ from flintmq.protocol.amqp10.frame_writer import encode
 from flintmq.protocol.amqp10.receiver import IncomingDelivery
 from flintmq.protocol.amqp10.sender import OutgoingDelivery
 from flintmq.wire.amqp10.performatives import Attach, Transfer
-from flintmq.wire.amqp10.sections import encode_data, encode_header, scan
+from flintmq.wire.amqp10.sections import encode_data, encode_header
 from flintmq.wire.amqp10.spec import (
     DURABLE_UNSETTLED_STATE,
     EXPIRE_NEVER,
@@ -60,67 +60,6 @@ def _lose(client: Client) -> None:
 
 
 # -- the client receives ---------------------------------------------------------------------------------------------
-
-
-def test_a_suspended_source_keeps_what_is_unsettled(client: Client, queue: Queue, server: Server) -> None:
-    """Nobody else gets it, and it is told when the link is attached again."""
-    _publish(client, "one")
-    delivery, _ = _delivery(_receive(client))
-    _lose(client)
-    assert queue.message_count == 0
-    again = _receive(Client(server), credit=0)
-    assert again.answer.unsettled == {delivery.tag: None}
-
-
-def test_what_the_client_does_not_know_is_sent_anew(client: Client, server: Server) -> None:
-    """Case 1: a new delivery under the same tag."""
-    _publish(client, "one")
-    first, payload = _delivery(_receive(client))
-    _lose(client)
-    second, again = _delivery(_receive(Client(server)))
-    assert (second.tag, second.is_resumed, again) == (first.tag, False, payload)
-
-
-def test_what_the_client_has_a_part_of_is_sent_from_there(client: Client, server: Server) -> None:
-    """Case 2: not a byte comes twice that the client said it has."""
-    _publish(client, "x" * 1000)
-    first, payload = _delivery(_receive(client))
-    _lose(client)
-    body = scan(payload).body
-    place = Received(section_number=2, section_offset=500)
-    second, rest = _delivery(_receive(Client(server), {first.tag: place}))
-    assert second.is_resumed
-    assert second.state == place
-    assert rest == payload[body + 500 :]
-
-
-def test_what_the_client_knows_nothing_of_but_its_tag_is_sent_from_the_start(client: Client, server: Server) -> None:
-    """Case 4: resumed, with the whole message."""
-    _publish(client, "one")
-    first, payload = _delivery(_receive(client))
-    _lose(client)
-    second, again = _delivery(_receive(Client(server), {first.tag: None}))
-    assert second.is_resumed
-    assert again == payload
-
-
-def test_what_the_client_has_an_outcome_for_gets_that(client: Client, server: Server, queue: Queue) -> None:
-    """Case 3: the outcome is applied, and the delivery settled without a byte of the message."""
-    _publish(client, "one", "two")
-    (first, _), (second, _) = _receive(client).take()
-    assert first is not None
-    assert second is not None
-    _lose(client)
-    receiver = _receive(Client(server), {first.tag: ACCEPTED, second.tag: RELEASED})
-    told = [(delivery, payload) for delivery, payload in receiver.take() if delivery is not None]
-    assert [(each.tag, each.state, each.is_settled, payload) for each, payload in told] == [
-        (first.tag, ACCEPTED, True, b""),
-        (second.tag, RELEASED, True, b""),
-    ]
-    # What was released comes as any message does.
-    receiver.client.durable()
-    assert receiver.bodies() == ["two"]
-    assert queue.message_count == 0
 
 
 def test_what_is_within_the_header_is_aborted_and_sent_anew(client: Client, server: Server) -> None:
@@ -347,16 +286,6 @@ def test_an_outcome_that_the_client_came_back_with_is_settled_once_that_is_safe(
     ]
 
 
-def test_a_closed_link_has_no_terminus(client: Client, server: Server, queue: Queue) -> None:
-    """Who closes gives back what is unsettled, and is forgotten."""
-    _publish(client, "one")
-    receiver = _receive(client)
-    receiver.link.detach()
-    client.tick()
-    assert queue.message_count == 1
-    assert server.vhost.termini.sources == {}
-
-
 def test_by_default_a_detached_link_may_come_back_until_its_session_ends(client: Client, queue: Queue) -> None:
     """session-end is the expiry policy of who asks for none (part 3 §3.5.3)."""
     _publish(client, "one")
@@ -397,29 +326,6 @@ def test_expiry_policies(client: Client, queue: Queue, policy: str, detached: in
     assert queue.message_count == ended
     _lose(client)
     assert queue.message_count == lost
-
-
-def test_a_timeout_is_waited_for(client: Client, queue: Queue, server: Server) -> None:
-    """The clock starts when the policy says so, and stops when the link is back."""
-    server.broker.now_ms = 1_000
-    _publish(client, "one")
-    source = Source(address="/queues/q", expiry_policy="link-detach", timeout=5)
-    receiver = _receive(client, source=source)
-    assert len(receiver.take()) == 1
-    receiver.link.detach(closed=False)
-    client.tick()
-    server.broker.now_ms = 5_000
-    client.tick()
-    again = _receive(client, source=source)
-    assert len(again.take()) == 1
-    server.broker.now_ms = 9_000
-    client.tick()
-    assert queue.message_count == 0
-    again.link.detach(closed=False)
-    client.tick()
-    server.broker.now_ms = 15_000
-    server.gateway.end_tick()
-    assert queue.message_count == 1
 
 
 def test_a_link_is_stolen_by_one_of_the_same_name(client: Client, server: Server) -> None:
@@ -481,20 +387,6 @@ def _sent(sender: Sender, tag: bytes, body: str) -> OutgoingDelivery:
     return delivery
 
 
-def test_a_target_remembers_what_it_took(client: Client, server: Server, queue: Queue) -> None:
-    """A sender that did not hear of it sends no message twice, and there is one on the queue."""
-    sender = _send(client)
-    _sent(sender, b"a", "one")
-    assert sender.said == [(1, ACCEPTED, False)]
-    _lose(client)
-    again = _send(Client(server), {b"a": None})
-    assert again.answer.unsettled == {b"a": ACCEPTED}
-    again.link.resume(b"a", [], ACCEPTED, True)
-    again.client.durable()
-    assert queue.message_count == 1
-    assert server.vhost.termini.targets["u", "client", "s"].unsettled == {}
-
-
 @pytest.mark.parametrize("mode", [RCV_FIRST, RCV_SECOND])
 @pytest.mark.parametrize("durable", [0, DURABLE_UNSETTLED_STATE])
 def test_an_attach_tells_of_no_message_before_it_is_safe(
@@ -552,67 +444,6 @@ def test_a_target_that_has_settled_first_forgets(client: Client, server: Server)
     assert sender.said == [(1, ACCEPTED, True)]
     assert server.vhost.termini.targets["u", "client", "s"].unsettled == {}
     assert len(server.storage.memory_journal.kept) == 1
-
-
-def test_a_target_forgets_what_the_sender_has_settled(client: Client, server: Server) -> None:
-    """In settle mode second the sender settles when it has heard."""
-    sender = _send(client)
-    delivery = _sent(sender, b"a", "one")
-    sender.link.settle(delivery, ACCEPTED)
-    client.durable()
-    assert server.vhost.termini.targets["u", "client", "s"].unsettled == {}
-
-
-def test_half_a_message_is_kept_and_completed(client: Client, server: Server, queue: Queue) -> None:
-    """The sender goes on where the broker says, and the message is whole."""
-    payload = _message("x" * 400_000)
-    sender = _send(client)
-    # The server takes what is in the first of several frames, and the connection is lost.
-    sender.link.send_tagged(b"a", [payload], False, 0, None, 1)
-    up = b"".join(client._up.take())
-    client.connection.engine.receive(up[:300_000], 0.0)
-    _finish(client)
-    _lose(client)
-    again = _send(Client(server), {b"a": None})
-    assert again.answer.unsettled is not None
-    place = again.answer.unsettled[b"a"]
-    assert isinstance(place, Received)
-    assert place.section_number == 1
-    assert place.section_offset > 100_000
-    start = len(encode_header(True, 4, None, False, 0)) + place.section_offset
-    again.link.resume(b"a", [payload[start:]], place, False, 0, 1)
-    again.client.durable()
-    assert again.said == [(1, ACCEPTED, False)]
-    receiver = again.client.receiver(attach=Attach(name="check", snd_settle_mode=SND_UNSETTLED))
-    assert receiver.bodies() == ["x" * 400_000]
-
-
-def test_a_resumed_message_may_begin_before_what_is_there(client: Client, server: Server) -> None:
-    """The broker passes over what it has (part 3 §3.4.6, case 2)."""
-    payload = _message("x" * 400_000)
-    sender = _send(client)
-    sender.link.send_tagged(b"a", [payload], False, 0, None, 1)
-    client.connection.engine.receive(b"".join(client._up.take())[:300_000], 0.0)
-    _finish(client)
-    _lose(client)
-    again = _send(Client(server), {b"a": None})
-    again.link.resume(b"a", [payload], None, False, 0, 1)
-    again.client.durable()
-    receiver = again.client.receiver(attach=Attach(name="check", snd_settle_mode=SND_UNSETTLED))
-    assert receiver.bodies() == ["x" * 400_000]
-
-
-def test_an_aborted_message_is_forgotten(client: Client, server: Server) -> None:
-    """Of a delivery that the sender gives up nothing is kept."""
-    sender = _send(client)
-    sender.link.send_tagged(b"a", [_message("x" * 400_000)], False, 0, None, 1)
-    client.connection.engine.receive(b"".join(client._up.take())[:300_000], 0.0)
-    _finish(client)
-    _lose(client)
-    again = _send(Client(server), {b"a": None})
-    again.link.abort_resumed(b"a")
-    again.client.durable()
-    assert server.vhost.termini.targets["u", "client", "s"].unsettled == {}
 
 
 def _finish(client: Client) -> None:

@@ -84,39 +84,6 @@ def test_what_is_settled_once_a_transaction_has_it(
     assert (queue.message_count, queue.unacked) == (int(fail), 0)
 
 
-@pytest.mark.parametrize("settled", [False, True])
-def test_a_delivery_is_retired_in_one_transaction(
-    client: Client, control: Control, queue: Queue, settled: bool
-) -> None:
-    """An outcome in a second one rolls that back with its coordinator's link: it would be accepted without effect."""
-    client.sender(attach=Attach(name="publisher")).publish("one")
-    receiver = client.receiver()
-    [(delivery, _)] = receiver.take()
-    first, second = control.declare(), control.declare()
-    _retire(receiver, delivery, first, settled=False)
-    _retire(receiver, delivery, second, settled=settled)
-    client.durable()
-    assert control.sender.refusal[0] == "amqp:transaction:rollback"
-    receiver.link.detach()
-    client.durable()
-    assert queue.message_count == 1
-
-
-def test_a_delivery_can_be_retired_behind_a_rollback(client: Client, control: Control, queue: Queue) -> None:
-    """The transaction before has nothing to say of it any more."""
-    client.sender(attach=Attach(name="publisher")).publish("one")
-    receiver = client.receiver()
-    [(delivery, _)] = receiver.take()
-    first, second = control.declare(), control.declare()
-    _retire(receiver, delivery, first, settled=False)
-    assert control.discharge(first, True) == ACCEPTED
-    _retire(receiver, delivery, second, settled=False)
-    assert control.discharge(second, False) == ACCEPTED
-    receiver.link.detach()
-    client.durable()
-    assert queue.message_count == 0
-
-
 def test_an_outcome_without_the_transaction_that_has_one(client: Client, control: Control, queue: Queue) -> None:
     """The broker settles with the discharge, and says what came of it: not what the client said meanwhile."""
     client.sender(attach=Attach(name="publisher")).publish("one")

@@ -3,9 +3,8 @@
 import pytest
 
 from flintmq.broker.queue.base import Queue
-from flintmq.protocol.amqp10.frame_writer import encode
-from flintmq.wire.amqp10.performatives import Attach, Transfer
-from flintmq.wire.amqp10.sections import encode_amqp_value, encode_data
+from flintmq.wire.amqp10.performatives import Attach
+from flintmq.wire.amqp10.sections import encode_amqp_value
 from flintmq.wire.amqp10.spec import DURABLE_UNSETTLED_STATE, EXPIRE_NEVER, SND_SETTLED, SND_UNSETTLED
 from flintmq.wire.amqp10.states import (
     ACCEPTED,
@@ -15,7 +14,7 @@ from flintmq.wire.amqp10.states import (
     Rejected,
     TransactionalState,
 )
-from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge, Source
+from flintmq.wire.amqp10.termini import Discharge, Source
 from tests.unit.gateway.amqp10.pair import Client, Control, Receiver, Sender, Server
 
 
@@ -23,25 +22,6 @@ def _send(sender: Sender, txn_id: bytes, *bodies: str) -> None:
     for body in bodies:
         sender.send(body, state=TransactionalState(txn_id=txn_id))
     sender.client.tick()
-
-
-def test_the_coordinator_says_what_it_can(control: Control) -> None:
-    """Local transactions, several at a time."""
-    target = control.sender.answer.target
-    assert isinstance(target, Coordinator)
-    assert target.capabilities == ["amqp:local-transactions", "amqp:multi-txns-per-ssn"]
-
-
-def test_messages_are_there_once_the_transaction_is_discharged(client: Client, control: Control, queue: Queue) -> None:
-    """The outcome that is told before is that of the discharge to come (part 4 §4.4.1)."""
-    sender = client.sender()
-    txn_id = control.declare()
-    _send(sender, txn_id, "one", "two")
-    state = TransactionalState(txn_id=txn_id, outcome=Accepted())
-    assert sender.said == [(1, state, True), (2, state, True)]
-    assert queue.message_count == 0
-    assert control.commit(txn_id) == ACCEPTED
-    assert queue.message_count == 2
 
 
 def test_a_discharge_is_accepted_once_it_is_on_the_disk(client: Client, control: Control, queue: Queue) -> None:
@@ -75,53 +55,6 @@ def test_a_discharge_under_which_the_disk_fails_has_no_outcome(
         "amqp:resource-limit-exceeded",
         "nothing durable can be stored, the transaction may be there after a restart: no disk",
     )
-
-
-def test_a_rollback_leaves_nothing(client: Client, control: Control, queue: Queue) -> None:
-    """What was sent in a transaction that failed was never there."""
-    txn_id = control.declare()
-    _send(client.sender(), txn_id, "one")
-    assert control.roll_back(txn_id) == ACCEPTED
-    assert queue.message_count == 0
-
-
-def test_transactions_of_a_session_are_apart(client: Client, control: Control, queue: Queue) -> None:
-    """One is committed and the other is not."""
-    sender = client.sender()
-    first, second = control.declare(), control.declare()
-    _send(sender, first, "one")
-    _send(sender, second, "two", "three")
-    control.roll_back(second)
-    assert control.commit(first) == ACCEPTED
-    assert queue.message_count == 1
-
-
-@pytest.mark.parametrize("command", [Discharge(txn_id=b"nope"), Discharge(txn_id=b"nope", fail=True)])
-def test_an_unknown_transaction_cannot_be_discharged(control: Control, command: Discharge) -> None:
-    """The discharge is rejected with the specification's condition."""
-    state = control.tell(command)
-    assert isinstance(state, Rejected)
-    assert state.error is not None
-    assert state.error.condition == "amqp:transaction:unknown-id"
-
-
-def test_work_for_an_unknown_transaction_ends_the_link(client: Client) -> None:
-    """A message for a transaction that is not there is not published outside of it."""
-    sender = client.sender()
-    _send(sender, b"nope", "one")
-    assert sender.refusal[0] == "amqp:transaction:unknown-id"
-
-
-def test_transactions_end_with_their_coordinator(client: Client, control: Control, queue: Queue) -> None:
-    """A link to the coordinator that is detached rolls back what was declared on it (part 4 §4.3)."""
-    txn_id = control.declare()
-    sender = client.sender()
-    _send(sender, txn_id, "one")
-    control.sender.link.detach()
-    client.tick()
-    _send(sender, txn_id, "two")
-    assert sender.refusal[0] == "amqp:transaction:unknown-id"
-    assert queue.message_count == 0
 
 
 def test_a_message_that_cannot_be_published_fails_the_transaction(
@@ -183,34 +116,6 @@ def test_outcomes_hold_once_the_transaction_is_discharged(
     assert queue.message_count == 0
 
 
-def test_after_a_rollback_an_unsettled_delivery_is_the_clients_as_before(
-    client: Client, control: Control, queue: Queue
-) -> None:
-    """It can be settled again, in a transaction or without (part 4 §4.4.2)."""
-    receiver = _received(client, "one")
-    ((delivery, _),) = receiver.take()
-    assert delivery is not None
-    txn_id = control.declare()
-    receiver.link.update(delivery, TransactionalState(txn_id=txn_id, outcome=Accepted()))
-    client.tick()
-    control.roll_back(txn_id)
-    assert queue.message_count == 0
-    receiver.settle(delivery, ACCEPTED)
-    receiver.link.detach()
-    client.tick()
-    assert queue.message_count == 0
-
-
-def test_after_a_rollback_a_settled_delivery_has_the_default_outcome(client: Client, control: Control) -> None:
-    """The client has no say any more, so the message goes back (part 4 §4.4.4)."""
-    receiver = _received(client, "one")
-    txn_id = control.declare()
-    _retire(receiver, txn_id, True)
-    control.roll_back(txn_id)
-    client.tick()
-    assert receiver.bodies() == ["one"]
-
-
 def test_a_link_that_ends_leaves_its_outcomes_to_the_transaction(
     client: Client, control: Control, queue: Queue
 ) -> None:
@@ -253,48 +158,6 @@ def test_a_settled_delivery_that_was_acquired_in_a_transaction(
     assert queue.message_count == (1 if fail else 0)
 
 
-def test_an_unsettled_delivery_that_was_acquired_in_a_transaction_is_rolled_back(
-    client: Client, control: Control, queue: Queue
-) -> None:
-    """The acquisition itself is undone, and the delivery is over."""
-    txn_id = control.declare()
-    receiver = _acquire(client, txn_id, False)
-    ((delivery, _),) = receiver.take()
-    assert delivery is not None
-    assert delivery.state == TransactionalState(txn_id=txn_id)
-    control.roll_back(txn_id)
-    assert receiver.bodies() == ["one"]
-
-
-@pytest.mark.parametrize(
-    "payload", [encode_data(b"declare"), encode_amqp_value("declare"), encode_amqp_value(Accepted())]
-)
-def test_what_is_no_command_is_rejected(control: Control, payload: bytes) -> None:
-    """And the link may go on."""
-    control.sender.send_encoded(payload)
-    control.client.durable()
-    state = control.sender.said[-1][1]
-    assert isinstance(state, Rejected)
-    assert control.declare()
-
-
-def test_distributed_transactions(control: Control) -> None:
-    """There are none."""
-    state = control.tell(Declare(global_id=b"global"))
-    assert isinstance(state, Rejected)
-    assert state.error is not None
-    assert state.error.condition == "amqp:not-implemented"
-
-
-def test_who_hears_of_no_errors_loses_the_link(client: Client) -> None:
-    """A source whose outcomes have no rejected one (part 4 §4.3)."""
-    source = Source(outcomes=["amqp:accepted:list", "amqp:declared:list"])
-    sender = client.sender(target=Coordinator(), attach=Attach(name="strict", source=source))
-    sender.send_encoded(encode_amqp_value(Discharge(txn_id=b"nope")))
-    client.durable()
-    assert sender.refusal[0] == "amqp:transaction:unknown-id"
-
-
 def test_what_goes_nowhere_is_released(client: Client, control: Control, queue: Queue, server: Server) -> None:
     """Told before the discharge, that is so whatever is bound by then."""
     sender = client.sender("/exchanges/amq.fanout")
@@ -303,35 +166,6 @@ def test_what_goes_nowhere_is_released(client: Client, control: Control, queue: 
     assert sender.said == [(1, TransactionalState(txn_id=txn_id, outcome=RELEASED), True)]
     server.vhost.exchanges.bind_queue(queue, "amq.fanout", "", {})
     assert control.commit(txn_id) == ACCEPTED
-    assert queue.message_count == 0
-
-
-def test_an_outcome_in_another_transaction(client: Client, control: Control, queue: Queue) -> None:
-    """What was acquired in one transaction is not retired in another: all of the link's are rolled back."""
-    first, second = control.declare(), control.declare()
-    receiver = _acquire(client, first, False)
-    ((delivery, _),) = receiver.take()
-    assert delivery is not None
-    receiver.link.update(delivery, TransactionalState(txn_id=second, outcome=ACCEPTED))
-    client.durable()
-    assert control.sender.refusal[0] == "amqp:transaction:rollback"
-    assert receiver.bodies() == ["one"]
-    receiver.link.detach()
-    client.tick()
-    assert queue.message_count == 1
-
-
-def test_half_a_message(client: Client, control: Control, queue: Queue) -> None:
-    """A transaction that is discharged with half a message posted in it is rolled back, and the link is gone."""
-    sender = client.sender()
-    txn_id = control.declare()
-    state = TransactionalState(txn_id=txn_id)
-    transfer = Transfer(sender.link.handle, 77, b"t", 0, False, True, state=state)
-    client.session.begin_transfer(encode(transfer), 0)
-    client.session.sent_transfer()
-    control.sender.send_encoded(encode_amqp_value(Discharge(txn_id=txn_id)))
-    client.durable()
-    assert control.sender.refusal[0] == "amqp:transaction:rollback"
     assert queue.message_count == 0
 
 
