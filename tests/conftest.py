@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 import flintmq
+from tests.effort import effort
 
 # One module of each compiled package: a build that left one out is not the build we mean.
 _HOT_MODULES = (
@@ -23,7 +24,9 @@ _PROGRAMS = tuple(f"tests/spark/test_{name}.py" for name in ("examples", "pipeli
 _SUFFIXES = {"compiled": ".so", "interpreted": ".py"}
 
 # How long an example takes says how busy the machine is, and nothing of the code.
-settings.register_profile("untimed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "untimed", max_examples=effort(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("untimed")
 
 

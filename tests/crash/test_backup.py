@@ -1,10 +1,6 @@
-"""Backups taken of a loaded broker: each, restored, is a state the broker had after the backup was asked for.
-
-BACKUPS is how many (default 3), CRASH_SEED what the random choices follow from, as in `test_kill.py`.
-"""
+"""Backups taken of a loaded broker: each, restored, is a state the broker had after the backup was asked for."""
 
 import json
-import os
 import random
 import subprocess
 import time
@@ -19,11 +15,11 @@ from flintmq.wire.amqp091.methods import QueueDeclare, QueueDeclareOk
 from tests.crash.clients import COPIES, DIRECT, MARKS, QUEUES, STREAM, TOPICAL, Client, Declarer, Publisher, Reader
 from tests.crash.inspection import Inspector
 from tests.crash.transacting import Feeder, Places, Worker, check
+from tests.effort import SEED, effort
 from tests.servers import BrokerProcess, command, environment
 from tests.sockets import AmqpSocket
 
-BACKUPS = int(os.environ.get("BACKUPS", "3"))
-SEED = os.environ.get("CRASH_SEED") or str(time.time_ns())
+BACKUPS = effort(2)
 # Small: segments are filled, emptied and written over all the time.
 SEGMENT_BYTES = "200000"
 PLACES = Places("tx.in", "tx.dead", ("tx.out.a", "tx.out.b", "tx.out.c"))

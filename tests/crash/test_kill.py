@@ -1,11 +1,8 @@
 """A loaded broker survives kills and stops. `make crash` has 200 kills.
 
-CRASH_SEED is what the random choices follow from. When the kills come depends on the machine besides: a seed repeats
-a load, not a run.
+When the kills come depends on the machine besides the seed: that repeats a load, not a run.
 """
 
-import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +10,10 @@ import pytest
 
 from tests.crash.story import Story
 from tests.crash.transaction_story import TransactionStory
+from tests.effort import SEED, effort
 
-SEED = os.environ.get("CRASH_SEED") or str(time.time_ns())
-KILLS = 6
-TRANSACTION_KILLS = 4
+KILLS = effort(4)
+TRANSACTION_KILLS = effort(2)
 
 
 @pytest.fixture
@@ -35,7 +32,7 @@ def test_a_loaded_broker_survives_kills(story: Story) -> None:
         story.kill(KILLS)
         story.end()
     except BaseException as error:
-        error.add_note(f"CRASH_SEED={SEED}; killed {story.kills} times")
+        error.add_note(f"TEST_SEED={SEED}; killed {story.kills} times")
         raise
 
 
@@ -53,7 +50,7 @@ def test_transactions_are_whole_or_not_at_all(tmp_path: Path) -> None:
         for number in range(TRANSACTION_KILLS):
             story.chapter(number)
     except BaseException as error:
-        error.add_note(f"CRASH_SEED={SEED} repeats the choices")
+        error.add_note(f"TEST_SEED={SEED} repeats the choices")
         raise
     finally:
         story.broker.close()

@@ -1,9 +1,5 @@
-"""A lease over kills of the broker: a range of positions has the messages it had, and each is settled exactly once.
+"""A lease over kills of the broker: a range of positions has the messages it had, and each is settled exactly once."""
 
-CRASH_SEED is what the random choices follow from.
-"""
-
-import os
 import random
 import threading
 import time
@@ -15,12 +11,13 @@ import pytest
 
 import flintmq.client as fc
 from tests.crash.story import SETTINGS
+from tests.effort import SEED, effort
 from tests.servers import BrokerProcess
 
 pytestmark = pytest.mark.timeout(400)
 
-SEED = os.environ.get("CRASH_SEED") or str(time.time_ns())
-KILLS = 8
+# Each of the moments once, at least.
+KILLS = effort(4)
 QUEUE, READER = "leased", "reader"
 PERSISTENT = fc.encode_properties(fc.Properties(delivery_mode=2))
 # How long after a call has begun the broker dies: before it has read it, while it writes, after it has answered.
@@ -137,7 +134,7 @@ def test_a_range_survives_kills(tmp_path: Path) -> None:
                 broker.start()
             driver.run(finish)
         except BaseException as error:
-            error.add_note(f"CRASH_SEED={SEED}")
+            error.add_note(f"TEST_SEED={SEED}")
             raise
         bodies = [driver.read[position][0] for position in sorted(driver.read)]
         assert [int(body.rstrip(b".")) for body in bodies] == list(range(driver.published))

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+from tests.effort import effort
 from tests.faults.flips import verdicts
 
 # `make bitflips` has 10,000 others.
 FIRST = 1_000_000
-COUNT = 300
+COUNT = effort(200)
 
 
 def test_spoiled_files(directory: Path) -> None:

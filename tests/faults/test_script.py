@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import effort
 from tests.faults.script import FAULTS, Fault, Ground, impatient
 
-RUNS = 12
+RUNS = effort(12)
 
 
 @pytest.fixture(scope="module")

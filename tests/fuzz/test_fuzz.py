@@ -1,22 +1,15 @@
 """A taste of what `make fuzz` does for longer."""
 
-import os
-from typing import Final
-
-import pytest
-
 from flintmq.wire.amqp10.performatives import Close, End
+from tests.effort import effort
 from tests.fuzz import laws
 from tests.fuzz.amqp10 import laws as laws_10
 from tests.fuzz.seeds import CLIENTS, CLIENTS_10, SERVERS, SERVERS_10, run
 
-SEEDS: Final = int(os.environ.get("SEEDS", "400"))
 
-
-@pytest.mark.parametrize("block", range(0, SEEDS, 100))
-def test_spoiled_sessions(block: int) -> None:
+def test_spoiled_sessions() -> None:
     """A session with a few things wrong is understood or refused, whole and byte by byte, and others are served."""
-    for seed in range(block, min(block + 100, SEEDS)):
+    for seed in range(effort(200)):
         try:
             run(seed)
         except Exception as error:

@@ -1,6 +1,6 @@
 """Any bytes at all: the server understands them, or closes with a reply code; and pieces make no difference."""
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flintmq.gateway.amqp091.connection import ServerConnection
@@ -18,6 +18,7 @@ from flintmq.wire.amqp091.methods import (
     QueueBind,
     QueueDeclare,
 )
+from tests.effort import effort
 from tests.unit.gateway.amqp091.pair import Client, Server
 
 REPLY_CODES = {311, 313, 320, 402, 403, 404, 405, 406, 501, 502, 503, 504, 505, 506, 530, 540}
@@ -99,7 +100,7 @@ def up_to_close(data: bytes) -> tuple[bytes, list[int]]:
 STRAY = b"\0" + GOOD[0] + frame(1, 0, encode_method(ConnectionClose()))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=effort(400))
 @given(hostile(), st.integers(1, 9))
 @example(STRAY, 1)
 def test_any_bytes_are_understood_or_refused(data: bytes, step: int) -> None:
@@ -116,7 +117,7 @@ def test_any_bytes_are_understood_or_refused(data: bytes, step: int) -> None:
     assert state is state_of_pieces or {state, state_of_pieces} == {State.CLOSING, State.CLOSED}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=effort(200))
 @given(st.sampled_from([b"", PROTOCOL_HEADER]), st.binary(max_size=64), st.integers(1, 9))
 def test_any_bytes_before_login(start: bytes, data: bytes, step: int) -> None:
     """Before there is a login, too; and nobody gets in by nonsense."""

@@ -1,6 +1,6 @@
 """Any bytes at all: an engine of AMQP 1.0 understands them, or says what is wrong; and pieces make no difference."""
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
@@ -25,6 +25,7 @@ from flintmq.wire.amqp10.performatives import (
 from flintmq.wire.amqp10.states import ACCEPTED, DeliveryState, Received
 from flintmq.wire.amqp10.termini import Source, Target
 from tests.amqp10_wire import write_frame
+from tests.effort import effort
 from tests.unit.protocol.amqp10.pair import Side
 
 FRAME_MAX = 512
@@ -195,7 +196,7 @@ def check_output(data: bytes) -> None:
         data = data[size:]
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=effort(600))
 @given(hostile(), st.integers(1, 9))
 @example(frame(Flow(incoming_window=0xFFFF_FFFF, next_outgoing_id=0xFFFF_FFFF, handle=1, link_credit=0xFFFF_FFFF)), 1)
 def test_any_bytes_are_understood_or_refused(data: bytes, step: int) -> None:
@@ -213,7 +214,7 @@ def test_any_bytes_are_understood_or_refused(data: bytes, step: int) -> None:
         assert max(detached, default=0) <= 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=effort(300))
 @given(
     st.sampled_from([b"", spec.PROTOCOL_HEADER, spec.SASL_HEADER, spec.SASL_HEADER + sasl_init(), OPENED]),
     st.one_of(st.binary(max_size=64), hostile()),

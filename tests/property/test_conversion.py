@@ -2,7 +2,7 @@
 
 from struct import pack
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
@@ -97,11 +97,6 @@ def _said(head: bytes, body: bytes) -> list[object]:
     ]
 
 
-# Messages with everything a message can have take their time to make up, on a machine that has other things to do.
-patiently = settings(suppress_health_check=[HealthCheck.too_slow])
-
-
-@patiently
 @given(headers, all_annotations, _composites(spec.PROPERTIES), applications, bodies, footers)
 def test_a_message_of_1_0_comes_back_with_all_it_said(
     header: HeaderFields,
@@ -122,7 +117,6 @@ def test_a_message_of_1_0_comes_back_with_all_it_said(
     assert _said(again, content_again) == _said(head, body + footer)
 
 
-@patiently
 @given(properties_091, st.binary(max_size=50))
 @example(Properties(type=names.ENCODED_TYPE), b"nothing of the kind")
 @example(Properties(type=names.ENCODED_TYPE), wire.encode_data(b"data"))
@@ -195,7 +189,6 @@ carried = st.sampled_from(
 )
 
 
-@patiently
 @given(_table(raw_values), st.binary(max_size=20))
 def test_every_tag_comes_back_byte_for_byte(table: bytes, body: bytes) -> None:
     """Also keys that are there twice, tags that mean the same, and numbers that have another form."""
@@ -204,7 +197,6 @@ def test_every_tag_comes_back_byte_for_byte(table: bytes, body: bytes) -> None:
     assert to_091(*to_10(encoded, body)) == (encoded, body)
 
 
-@patiently
 @given(
     st.lists(st.builds(_entry, carried, sections_as_values), min_size=1, max_size=2),
     st.lists(st.builds(_entry, keys, st.one_of(fixed, strings)), max_size=2),
@@ -227,7 +219,6 @@ def test_whatever_a_client_writes_into_the_headers_of_conversion_is_converted(
     assert to_091(head, content) == (encoded, body)
 
 
-@patiently
 @given(_composites(spec.PROPERTIES), st.dictionaries(shortstrs, simple, max_size=3), shortstrs)
 def test_what_a_client_of_0_9_1_changes_is_changed_and_the_rest_is_as_it_was(
     properties: Properties10, application: dict[str, object], key: str

@@ -20,6 +20,7 @@ from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
 from flintmq.wire.amqp091.properties import Properties, encode_properties
+from tests.effort import effort
 from tests.property import in_memory
 from tests.sim.disk import SimulatedDisk
 
@@ -168,4 +169,4 @@ class DedupMachine(RuleBasedStateMachine):
 
 
 TestDedup = DedupMachine.TestCase
-TestDedup.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestDedup.settings = settings(max_examples=effort(100), stateful_step_count=50)

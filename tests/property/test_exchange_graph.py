@@ -14,6 +14,7 @@ from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed
 from flintmq.broker.broker import Broker
 from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address, Table
+from tests.effort import effort
 from tests.unit.broker.memory import MemoryStorage, message
 
 EXCHANGES = ("x0", "x1", "x2", "x3")
@@ -289,4 +290,4 @@ class ExchangeGraph(RuleBasedStateMachine):
 
 
 TestExchangeGraph = ExchangeGraph.TestCase
-TestExchangeGraph.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestExchangeGraph.settings = settings(max_examples=effort(60), stateful_step_count=30)

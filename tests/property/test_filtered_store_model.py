@@ -11,6 +11,7 @@ from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.tick import Tick
+from tests.effort import effort
 from tests.unit.broker.memory import MemoryJournal, Taker, message
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ _WEIGHTS: Final[dict[Callable[[Model], None], int]] = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=effort(150))
 @given(st.randoms(use_true_random=True))
 def test_deliveries_are_those_of_a_scan(random: Random) -> None:
     """Each delivery is the first entry, by priority and age, that anybody can be given, and goes to whose turn it is;

@@ -14,6 +14,7 @@ from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
+from tests.effort import effort
 from tests.property import in_memory
 from tests.sim.disk import SimulatedDisk
 from tests.unit.storage.nodes import PlainCodec
@@ -351,4 +352,4 @@ class JournalMachine(RuleBasedStateMachine):
 # On a busy machine it may take more than the minutes that any other test has.
 pytestmark = pytest.mark.timeout(480)
 TestJournal = JournalMachine.TestCase
-TestJournal.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
+TestJournal.settings = settings(max_examples=effort(120), stateful_step_count=50)

@@ -28,6 +28,7 @@ from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
 from flintmq.storage.pages.spill import Spill, SpillRunner
 from flintmq.storage.pages.store import PageStore
+from tests.effort import effort
 from tests.property import in_memory
 from tests.sim.disk import SimulatedDisk
 from tests.unit.broker.memory import MemoryDefinitions, MemoryStorage
@@ -371,4 +372,4 @@ def test_settling_is_whole_or_not_at_all() -> None:
 
 
 TestLease = LeaseMachine.TestCase
-TestLease.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
+TestLease.settings = settings(max_examples=effort(40), stateful_step_count=50)

@@ -2,8 +2,7 @@
 
 Publishers, consumers and time do what they like; after every tick the broker has exactly what the model has: what is
 ready and in which order, what is held back, who has what, what died and why, what publishers heard, what the journal
-keeps. FLINTMQ_EXAMPLES=10000 tries as many examples instead of a few, by hypothesis and by dice;
-FLINTMQ_SEED=N begins the dice elsewhere.
+keeps. TEST_SEED=N begins the dice elsewhere.
 """
 
 import os
@@ -24,6 +23,7 @@ from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publish import ROUTED, STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
 from flintmq.broker.queue.purge import drop_all
+from tests.effort import effort
 from tests.property.queue_model import DISCARDED, REFUSED, TAKEN, Client, Delivery, Item, ModelQueue, World
 from tests.unit.broker.memory import MemoryStorage
 
@@ -511,11 +511,8 @@ def told(item: Item) -> tuple[str, bool, int, object]:
     return item.body, item.redelivered, item.returns, item.deaths
 
 
-EXAMPLES = int(os.environ.get("FLINTMQ_EXAMPLES", "0"))
 TestQueues = QueueMachine.TestCase
-TestQueues.settings = settings(
-    max_examples=EXAMPLES or 150, stateful_step_count=50, deadline=None, report_multiple_bugs=False
-)
+TestQueues.settings = settings(max_examples=effort(150), stateful_step_count=50, report_multiple_bugs=False)
 
 _STEPS_OF_A_LIFE = 60
 
@@ -556,11 +553,11 @@ def live(machine: QueueMachine, dice: Dice) -> None:
 
 
 def test_lives_by_dice() -> None:
-    """The same machine, thrown for: FLINTMQ_SEED is the first life's, and a failure names its own."""
-    first = int(os.environ.get("FLINTMQ_SEED", "0"))
-    for seed in range(first, first + (EXAMPLES or 1000)):
+    """The same machine, thrown for: TEST_SEED is the first life's, and a failure names its own."""
+    first = int(os.environ.get("TEST_SEED", "0"))
+    for seed in range(first, first + effort(1000)):
         try:
             live(QueueMachine(), Dice(Random(seed)))  # noqa: S311 - a repeatable test
         except Exception as error:
-            error.add_note(f"FLINTMQ_SEED={seed} FLINTMQ_EXAMPLES=1 does it again")
+            error.add_note(f"TEST_SEED={seed} TEST_EFFORT=0 does it again")
             raise

@@ -49,7 +49,7 @@ def segments(draw: st.DrawFn) -> bytes:
     return bytes(spoiled[: draw(st.integers(64, len(data)))] if draw(st.booleans()) else spoiled)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(segments(), st.integers(32, 200), st.booleans())
 def test_windows_find_what_the_whole_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, window: int, whole: bool

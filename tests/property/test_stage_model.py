@@ -21,6 +21,7 @@ from flintmq.broker.stage.stage import Stage
 from flintmq.storage.group_commit import Batch, GroupCommit, Rounds
 from flintmq.storage.node import NodeStorage
 from flintmq.storage.pages.spill import SpillRunner
+from tests.effort import effort
 from tests.sim.database import DatabaseFile
 from tests.sim.disk import PowerLoss, SimulatedDisk
 from tests.unit.broker.memory import got
@@ -346,4 +347,4 @@ class StageMachine(RuleBasedStateMachine):
 
 
 TestStages = StageMachine.TestCase
-TestStages.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestStages.settings = settings(max_examples=effort(60), stateful_step_count=50)

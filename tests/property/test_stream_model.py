@@ -11,6 +11,7 @@ from flintmq.storage.content import ContentReader
 from flintmq.storage.stream.files import StreamFiles
 from flintmq.storage.stream.log import SegmentedStream
 from flintmq.storage.stream.open_files import OpenFiles
+from tests.effort import effort
 from tests.sim.disk import SimulatedDisk
 from tests.unit.storage.nodes import CODECS, message
 
@@ -155,4 +156,4 @@ class StreamMachine(RuleBasedStateMachine):
 
 
 TestStream = StreamMachine.TestCase
-TestStream.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestStream.settings = settings(max_examples=effort(200), stateful_step_count=50)

@@ -25,6 +25,7 @@ from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
+from tests.effort import effort
 from tests.property import in_memory
 from tests.sim.disk import SimulatedDisk
 from tests.unit.broker.memory import MemoryStorage, got
@@ -267,4 +268,4 @@ def _beginnings(parts: list[bytes]) -> list[bytes]:
 
 
 TestTermini = TerminusMachine.TestCase
-TestTermini.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestTermini.settings = settings(max_examples=effort(60), stateful_step_count=50)

@@ -270,7 +270,7 @@ claimed_deaths = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(tables, st.one_of(values, claimed_deaths), claims)
 def test_any_history_can_be_claimed(rest: Table, claimed: object, more: Table) -> None:
     """Whatever a publisher writes into these headers, its message dies twice and is there, the rest of it unchanged."""

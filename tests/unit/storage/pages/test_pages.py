@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flintmq.base.errors import StorageError
@@ -90,7 +90,6 @@ entry_facts = st.tuples(
 
 
 @given(st.lists(entry_facts, max_size=20), st.booleans())
-@settings(deadline=None)
 def test_anything_comes_back_as_it_was(drawn: list, spilled: bool) -> None:  # type: ignore[type-arg]
     """Every entry and message is unpacked exactly, whatever its neighbours are."""
     entries = []
