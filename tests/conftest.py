@@ -2,6 +2,7 @@
 
 import importlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 import flintmq
 from tests.effort import effort
+from tests.servers import BrokerProcess
 
 # One module of each compiled package: a build that left one out is not the build we mean.
 _HOT_MODULES = (
@@ -67,6 +69,14 @@ def _scope(nodeid: str) -> str:
     if not file.startswith("tests/spark/"):
         return file
     return "programs with Spark" if file in _PROGRAMS else "Spark"
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """For all tests that need no broker of their own: what they declare has names that no other test uses."""
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as running:
+        yield running
+        assert running.stop() == 0
 
 
 def pytest_report_header() -> str:

@@ -133,10 +133,11 @@ class BrokerProcess:
             self.kill()
 
     def ended(self) -> int:
-        """Its exit code, as soon as it has one."""
+        """Its exit code, as soon as it has one; no fault of its own may stand in its log."""
         code = self.process.wait(STOP_SECONDS)
         assert self._reader is not None
         self._reader.join(STOP_SECONDS)
+        assert not self.faults, self.faults
         return code
 
     @property
@@ -168,6 +169,11 @@ class BrokerProcess:
     def log(self) -> list[LogLine]:
         with self._logged:
             return list(self._log)
+
+    @property
+    def faults(self) -> list[LogLine]:
+        """Exceptions that nobody expected: whatever clients send, there are none."""
+        return [line for line in self.log if line["event"].startswith("internal error")]
 
     def wait_for_log(
         self,

@@ -37,8 +37,7 @@ def peer(broker: BrokerProcess, bystander: Bystander) -> Iterator[Peer]:
         client.say(CLOSE)
         client.expect(CLOSE)
     bystander.is_served()
-    internal = [line for line in broker.log if line["event"] == "internal error"]
-    assert not internal, internal
+    assert not broker.faults, broker.faults
 
 
 def test_an_end_with_an_error_of_nothing(peer: Peer) -> None:

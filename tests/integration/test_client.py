@@ -14,13 +14,6 @@ STREAM = {"x-queue-type": "stream"}
 PERSISTENT = fc.encode_properties(fc.Properties(delivery_mode=2))
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("client") / "data") as running:
-        yield running
-        assert running.stop() == 0
-
-
 @pytest.fixture
 def connection(connect: Connect, broker: BrokerProcess) -> Iterator[fc.Connection]:
     with connect(broker.url) as made:

@@ -1,19 +1,11 @@
 """The asyncio client where it is more than the blocking one awaited: tasks share it, are cancelled, or are slow."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
 import flintmq.client as fc
 from tests.servers import BrokerProcess
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("aio") / "data") as running:
-        yield running
-        assert running.stop() == 0
 
 
 def test_tasks_share_a_connection(broker: BrokerProcess) -> None:

@@ -15,12 +15,6 @@ from tests.servers import BrokerProcess
 SILENCE = 0.3
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("client10") / "data") as running:
-        yield running
-
-
 @pytest.fixture
 def connection(broker: BrokerProcess, connect_10: Connect10) -> Iterator[amqp.Connection]:
     with connect_10(broker.url) as made:

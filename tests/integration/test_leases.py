@@ -13,12 +13,6 @@ Connect = Callable[..., fc.Connection]
 PERSISTENT = fc.encode_properties(fc.Properties(delivery_mode=2))
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("leases")) as process:
-        yield process
-
-
 @pytest.fixture
 def channel(connect: Connect, broker: BrokerProcess) -> Iterator[fc.Channel]:
     with connect(broker.url) as connection, connection.channel(confirms=True) as opened:

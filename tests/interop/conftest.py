@@ -1,4 +1,4 @@
-"""A broker for all of the package, and clients to reach it with."""
+"""Clients to reach the broker with."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -19,15 +19,6 @@ from tests.servers import BrokerProcess
 
 PEERS: Final[dict[str, type[Peer]]] = {peer.name: peer for peer in (PikaPeer, AioPikaPeer, KombuPeer, AmqplibPeer)}
 Connect = Callable[..., Peer]
-
-
-@pytest.fixture(scope="package")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("interop") / "data") as running:
-        yield running
-        assert running.stop() == 0
-        internal = [line for line in running.log if line["event"] == "internal error"]
-        assert not internal, internal
 
 
 @pytest.fixture

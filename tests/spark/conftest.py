@@ -65,12 +65,10 @@ class Queues:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as running:
-        # Before there is a JVM: what plans queries has the environment that it was started with.
-        os.environ["BROKER_URL"] = running.url
-        yield running
-        assert running.stop() == 0
+def broker(broker: BrokerProcess) -> BrokerProcess:
+    """BROKER_URL is set before there is a JVM: what plans queries has the environment that it was started with."""
+    os.environ["BROKER_URL"] = broker.url
+    return broker
 
 
 @pytest.fixture

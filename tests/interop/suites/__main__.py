@@ -79,7 +79,7 @@ def run(suite: Suite, place: Place, arguments: list[str], *, only_deselected: bo
 
 
 def _faults(broker: BrokerProcess) -> list[str]:
-    faults = [str(line) for line in broker.log if line["event"] == "internal error"]
+    faults = [str(line) for line in broker.faults]
     if broker.is_running and broker.stop() != 0:
         faults.append("it did not end in order")
     return faults
