@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 import flintmq
 from tests.effort import effort
+from tests.memory import IN_MEMORY
 from tests.servers import BrokerProcess
 
 # One module of each compiled package: a build that left one out is not the build we mean.
@@ -24,6 +26,10 @@ _HOT_MODULES = (
 )
 _PROGRAMS = tuple(f"tests/spark/test_{name}.py" for name in ("examples", "pipelines", "tutorial"))
 _SUFFIXES = {"compiled": ".so", "interpreted": ".py"}
+
+# Most tests show nothing of what a sync takes: their data is in memory. Others ask for `disk_path`.
+if IN_MEMORY is not None:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
 # How long an example takes says how busy the machine is, and nothing of the code.
 settings.register_profile(
@@ -77,6 +83,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as running:
         yield running
         assert running.stop() == 0
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """Where a sync takes its time."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
 
 
 def pytest_report_header() -> str:

@@ -1,33 +1,12 @@
 """What ordinary queues do here beyond RabbitMQ, over a crash of the broker: held, remembered and paused as before."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import pika
-import pytest
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import AMQPError
 
+from tests.crash.with_pika import opened
 from tests.servers import BrokerProcess
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path / "data") as running:
-        yield running
-
-
-@contextmanager
-def opened(broker: BrokerProcess) -> Iterator[BlockingChannel]:
-    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
-    channel = connection.channel()
-    channel.confirm_delivery()
-    yield channel
-    # A broker that was killed meanwhile does not answer.
-    with suppress(AMQPError):
-        connection.close()
 
 
 def again(broker: BrokerProcess) -> None:

@@ -2,37 +2,19 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
-from pathlib import Path
+from contextlib import closing
 from typing import Any
 
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import AMQPError, ChannelClosedByBroker
+from pika.exceptions import ChannelClosedByBroker
 
+from tests.crash.with_pika import opened
 from tests.servers import BrokerProcess
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 HOW = ["stopped", "killed"]
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path / "data") as running:
-        yield running
-
-
-@contextmanager
-def _channel(broker: BrokerProcess) -> Iterator[BlockingChannel]:
-    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
-    channel = connection.channel()
-    channel.confirm_delivery()
-    yield channel
-    # A broker that was killed meanwhile does not answer.
-    with suppress(AMQPError):
-        connection.close()
 
 
 def _end_and_start(broker: BrokerProcess, how: str) -> None:
@@ -56,7 +38,7 @@ def _drain(channel: BlockingChannel, queue: str) -> list[tuple[bytes, bool]]:
 @pytest.mark.parametrize("how", HOW)
 def test_exchanges_queues_and_bindings_stay(broker: BrokerProcess, how: str) -> None:
     """Durable exchanges of every type route as they did, arguments of bindings included."""
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         for kind in ("direct", "fanout", "topic", "headers"):
             channel.exchange_declare(f"x.{kind}", kind, durable=True)
         channel.exchange_declare("x.internal", "fanout", durable=True, internal=True)
@@ -78,7 +60,7 @@ def test_exchanges_queues_and_bindings_stay(broker: BrokerProcess, how: str) -> 
         channel.exchange_delete("x.gone")
     _end_and_start(broker, how)
     red = pika.BasicProperties(headers={"color": "red", "size": 3}, delivery_mode=2)
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         for body, exchange, key, properties in (
             (b"direct", "x.direct", "one", PERSISTENT),
             (b"fanout", "x.fanout", "", PERSISTENT),
@@ -96,7 +78,7 @@ def test_exchanges_queues_and_bindings_stay(broker: BrokerProcess, how: str) -> 
 
 
 def _exists(broker: BrokerProcess, name: str) -> bool:
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         declare = channel.exchange_declare if name.startswith("x.") else channel.queue_declare
         try:
             declare(name, passive=True)
@@ -110,7 +92,7 @@ def _exists(broker: BrokerProcess, name: str) -> bool:
 @pytest.mark.parametrize("how", HOW)
 def test_what_is_transient_ends_with_the_broker(broker: BrokerProcess, how: str) -> None:
     """Transient exchanges, queues and messages, and exclusive queues, are not there after a restart."""
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         channel.exchange_declare("x.transient", durable=False)
         channel.queue_declare("q.transient", durable=False)
         channel.queue_declare("q.durable", durable=True)
@@ -127,7 +109,7 @@ def test_what_is_transient_ends_with_the_broker(broker: BrokerProcess, how: str)
     broker.start()
     for name in ("x.transient", "q.transient", "q.exclusive"):
         assert not _exists(broker, name)
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         assert [body for body, _ in _drain(channel, "q.durable")] == [b"persistent"]
 
 
@@ -137,7 +119,7 @@ def test_messages_stay_as_they_were(broker: BrokerProcess, how: str) -> None:
     headers: dict[str, Any] = {"text": "ü", "n": -5, "big": 2**40, "list": [1, [True, None]], "table": {"deep": "x"}}
     sent = pika.BasicProperties("text/plain", "utf-8", headers, 2, 5, "corr", "reply", None, "id", 1_700_000_000, "t")
     bodies = [b"", b"x", bytes(100_000), b"last"]
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         channel.queue_declare("q", durable=True)
         channel.queue_bind("q", "amq.topic", "some.#")
         for body in bodies:
@@ -146,7 +128,7 @@ def test_messages_stay_as_they_were(broker: BrokerProcess, how: str) -> None:
         assert settled[2] == b""
         assert channel.basic_get("q")[2] == b"x"
     _end_and_start(broker, how)
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         for body in bodies[1:]:
             method, properties, found = channel.basic_get("q", auto_ack=True)
             assert found == body
@@ -160,12 +142,12 @@ def test_messages_stay_as_they_were(broker: BrokerProcess, how: str) -> None:
 def test_a_stream_goes_on_at_its_offset(broker: BrokerProcess, how: str) -> None:
     """Records keep their offsets over a restart, and the next one gets the next."""
     stream = {"x-queue-type": "stream"}
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         channel.queue_declare("s", durable=True, arguments=stream)
         for number in range(5):
             channel.basic_publish("", "s", b"%d" % number)
     _end_and_start(broker, how)
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         assert channel.queue_declare("s", durable=True, arguments=stream).method.message_count == 5
         channel.basic_publish("", "s", b"5")
         channel.basic_qos(prefetch_count=10)
@@ -182,7 +164,7 @@ def test_a_stream_goes_on_at_its_offset(broker: BrokerProcess, how: str) -> None
 @pytest.mark.parametrize("how", HOW)
 def test_a_named_reader_goes_on_at_its_place(broker: BrokerProcess, how: str) -> None:
     """What a reader acknowledged is not delivered again, but for the last moment before a crash; all else is."""
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         channel.queue_declare("s", durable=True, arguments={"x-queue-type": "stream"})
         for number in range(20):
             channel.basic_publish("", "s", b"%d" % number)
@@ -190,7 +172,7 @@ def test_a_named_reader_goes_on_at_its_place(broker: BrokerProcess, how: str) ->
         _wait_until_kept(broker, 8)
     for first in (8, 14):
         _end_and_start(broker, how)
-        with _channel(broker) as channel:
+        with opened(broker) as channel:
             assert _read_as_reader(channel, 4) == list(range(first, first + 4))
             assert _read_as_reader(channel, 2) == [first + 4, first + 5]
             _wait_until_kept(broker, first + 6)
@@ -221,20 +203,20 @@ def _read_as_reader(channel: BlockingChannel, count: int) -> list[int]:
 
 def test_many_restarts(broker: BrokerProcess) -> None:
     """What is never touched stays where it is, however often the broker starts; what is added comes behind it."""
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         channel.queue_declare("q", durable=True)
     for number in range(4):
-        with _channel(broker) as channel:
+        with opened(broker) as channel:
             channel.basic_publish("", "q", b"%d" % number, PERSISTENT)
         _end_and_start(broker, HOW[number % 2])
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         assert [body for body, _ in _drain(channel, "q")] == [b"0", b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_what_nobody_had_is_not_redelivered(broker: BrokerProcess, how: str) -> None:
     """A stop in order knows which messages were delivered; after a kill any may have been."""
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         channel.queue_declare("q", durable=True)
         channel.queue_declare("priorities", durable=True, arguments={"x-max-priority": 3})
         for number in range(6):
@@ -249,7 +231,7 @@ def test_what_nobody_had_is_not_redelivered(broker: BrokerProcess, how: str) -> 
         # A start that delivers nothing knows as much as the one before.
         _end_and_start(broker, how)
     is_known = how == "stopped"
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         assert _drain(channel, "q") == [(b"%d" % number, number < 2 or not is_known) for number in range(6)]
         assert sorted(_drain(channel, "priorities")) == [
             (b"%d" % number, number in (2, 3) or not is_known) for number in range(6)
@@ -258,15 +240,15 @@ def test_what_nobody_had_is_not_redelivered(broker: BrokerProcess, how: str) -> 
 
 def test_a_crash_after_a_stop_flags_all(broker: BrokerProcess) -> None:
     """What a stop knew is over when the next start begins: nothing tells what was delivered since."""
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         channel.queue_declare("q", durable=True)
         for number in range(3):
             channel.basic_publish("", "q", b"%d" % number, PERSISTENT)
     _end_and_start(broker, "stopped")
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         method, _, _ = channel.basic_get("q")
         assert method is not None
         assert not method.redelivered
     _end_and_start(broker, "killed")
-    with _channel(broker) as channel:
+    with opened(broker) as channel:
         assert _drain(channel, "q") == [(b"%d" % number, True) for number in range(3)]

@@ -4,8 +4,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tests.faults.memory import IN_MEMORY
 from tests.faults.script import FAULTS, Ground, impatient
+from tests.memory import IN_MEMORY
 
 
 def main() -> None:

@@ -1,15 +1,10 @@
-"""Where the disk only pretends: what is tested here are its refusals and its lies, not its syncs."""
+"""A directory for the runs of a file's tests."""
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults.memory import IN_MEMORY
-
 
 @pytest.fixture(scope="module")
-def directory() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
-        yield Path(name)
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("faults")

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.faults.flips import verdicts
-from tests.faults.memory import IN_MEMORY
+from tests.memory import IN_MEMORY
 
 
 def main(count: int, first: int) -> None:

@@ -47,7 +47,9 @@ def left_in(directory: Path) -> tuple[list[int], int]:
 
 
 @pytest.mark.parametrize(("slowness", "segment"), [(0, SEGMENT), (0.001, SEGMENT), (0.03, 100 * SEGMENT)])
-def test_a_backup_is_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slowness: float, segment: int) -> None:
+def test_a_backup_is_one_moment(
+    disk_path: Path, monkeypatch: pytest.MonkeyPatch, slowness: float, segment: int
+) -> None:
     """Messages that move between queues are on exactly one of them, everything confirmed before is there, and nothing
     is damaged, also if a snapshot takes longer than the broker needs to change everything.
     """
@@ -58,16 +60,16 @@ def test_a_backup_is_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         return link(pins, path, inode)
 
     monkeypatch.setattr(HardLinks, "_link", link_slowly)
-    node = OpenNode(tmp_path / "data", segment=segment)
+    node = OpenNode(disk_path / "data", segment=segment)
     with moving(node) as mover:
         for number in range(5):
             mover.go_on(100)
             confirmed = mover.confirmed
-            taken = back_up(node, tmp_path / f"backup{number}")
+            taken = back_up(node, disk_path / f"backup{number}")
             oldest = mover.oldest
             assert not taken.manifest.damage
-            restored = tmp_path / f"restored{number}"
-            restore(tmp_path / f"backup{number}", restored, taken.manifest, quiet)
+            restored = disk_path / f"restored{number}"
+            restore(disk_path / f"backup{number}", restored, taken.manifest, quiet)
             left, end = left_in(restored)
             if left:
                 assert left == list(range(left[0], left[-1] + 1))

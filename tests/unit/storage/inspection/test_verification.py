@@ -206,14 +206,14 @@ def test_what_is_gone_before_it_is_looked_at(tmp_path: Path, monkeypatch: pytest
     node.close()
 
 
-def test_what_a_broker_writes_over_is_no_damage(tmp_path: Path) -> None:
+def test_what_a_broker_writes_over_is_no_damage(disk_path: Path) -> None:
     """Segments that come and go while they are read are passed over, and neither command calls that damage."""
-    node = OpenNode(tmp_path, segment=20_000)
+    node = OpenNode(disk_path, segment=20_000)
     with moving(node) as mover:
         for _ in range(10):
             mover.go_on(20)
-            assert verify(tmp_path).damage == []
-            dump = Dump(tmp_path, CODECS)
+            assert verify(disk_path).damage == []
+            dump = Dump(disk_path, CODECS)
             assert all(line["queue"] for line in dump.messages(None, "/"))
             assert dump.damage == []
     node.close()
