@@ -56,14 +56,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first, so that nobody waits for it at the end."""
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/spark/"))
+    """What takes longest in one process begins first, so that nobody waits for it at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(("tests/spark/", "tests/ui/")))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """A file's tests share a broker, and those that ask Spark share its JVM; so do those that start programs with one
-    of their own, for more than two at a time is more than two processors can bear.
+    """A file's tests stay together. So do those that ask Spark, with one JVM, and those that have a browser. Those that
+    start programs with a JVM of their own run one after the other: more is more than two processors can bear.
     """
     scheduling = LoadScopeScheduling(config, log)
     scheduling._split_scope = _scope
@@ -72,6 +72,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 def _scope(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
+    if file.startswith("tests/ui/"):
+        return "browser"
     if not file.startswith("tests/spark/"):
         return file
     return "programs with Spark" if file in _PROGRAMS else "Spark"

@@ -19,9 +19,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         assert running.stop() == 0
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """For a file only: while it is there, a loop runs in this thread, and no other test can have one of its own."""
+    """For this folder only: while it is there, a loop runs in this thread, and other tests cannot have their own."""
     path = executable()
     if not path:
         pytest.skip("Chromium is not installed: apt-get install chromium")
