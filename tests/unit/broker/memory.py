@@ -370,7 +370,7 @@ class MemoryPages(Pages):
     def __init__(self) -> None:
         self.kept: dict[Page, list[Entry]] = {}
         self.put: dict[Page, bytes] = {}
-        # Whether the disk gives back what was put out.
+        # Whether the disk gives back what was put out, and pages can be unpacked.
         self.is_readable = True
 
     def put_out(self, data: bytes) -> Page:
@@ -405,6 +405,8 @@ class MemoryPages(Pages):
         return [_copied(entry) for entry in self.kept[page]]
 
     def unpack(self, page: Page) -> list[Entry]:
+        if not self.is_readable:
+            raise StorageError("damaged")
         entries = self.kept[page]
         self.drop(page)
         return entries

@@ -4,18 +4,18 @@ import pytest
 
 from flintmq.base.errors import NotFound, PreconditionFailed
 from flintmq.base.limits import TRANSACTION_MAX_OPERATIONS
-from flintmq.broker.broker import Broker
 from flintmq.broker.exchange.routing import Route
-from flintmq.broker.message import Address, Entry, Message, Table
+from flintmq.broker.message import Address, Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.transaction import StagedPublish, StagedSettlement, Transaction
 from flintmq.broker.vhost import VHost
-from tests.unit.broker.memory import MemoryStorage, got, message
+from tests.unit.broker import world as worlds
+from tests.unit.broker.memory import message
 
 
 class Publish(StagedPublish):
-    def __init__(self, vhost: VHost, key: str, sent: Message) -> None:
-        super().__init__(Route(Address("", key)), sent, None)
+    def __init__(self, vhost: VHost, key: str, sent: Message, promised: list[Queue] | None = None) -> None:
+        super().__init__(Route(Address("", key)), sent, None, promised)
         self.vhost = vhost
 
     def put(self, queues: list[Queue]) -> None:
@@ -50,39 +50,27 @@ class Settlement(StagedSettlement):
         self.calls.append("undo")
 
 
-class World:
+class World(worlds.World):
     def __init__(self) -> None:
-        self.storage = MemoryStorage()
-        self.broker = Broker(self.storage)
-        self.broker.now_ms = 1000
-        self.vhost = self.broker.add_vhost("/")
+        super().__init__()
         self.dead = self.declare("dead")
-        self.queue = self.declare("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
-
-    def declare(self, name: str, arguments: Table | None = None) -> Queue:
-        return self.vhost.declare_queue(name, True, False, False, arguments or {}, None)
+        self.declare("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
 
     def begin(self) -> Transaction:
         return Transaction(self.broker, self.vhost)
 
-    def put(self, body: str) -> Entry:
-        self.vhost.deliver(message(body, persistent=True), [self.queue])
-        entry = got(self.queue)
-        assert entry is not None
-        return entry
+    def delivered(self, body: str) -> Entry:
+        self.put(body)
+        return self.take()
 
     def publish(self, body: str, key: str = "q") -> Publish:
         return Publish(self.vhost, key, message(body, persistent=True))
-
-    @property
-    def kept(self) -> list[bytes]:
-        return sorted(self.storage.memory_journal.kept.values())
 
 
 def test_commit_is_one_group() -> None:
     """Publishes, settlements and the dead letters of what was rejected are in one group of the journal."""
     world = World()
-    accepted, rejected = world.put("accepted"), world.put("rejected")
+    accepted, rejected = world.delivered("accepted"), world.delivered("rejected")
     transaction = world.begin()
     transaction.publish(world.publish("new"))
     settlements = [Settlement(world.queue, accepted), Settlement(world.queue, rejected, rejects=True)]
@@ -103,7 +91,7 @@ def test_transactions_side_by_side() -> None:
     kept, undone = world.begin(), world.begin()
     kept.publish(world.publish("kept"))
     undone.publish(world.publish("undone"))
-    settlement = Settlement(world.queue, world.put("outstanding"))
+    settlement = Settlement(world.queue, world.delivered("outstanding"))
     undone.settle(settlement)
     undone.roll_back()
     kept.commit()
@@ -116,7 +104,7 @@ def test_what_is_beyond_the_limit_has_no_part_in_it() -> None:
     """A settlement that is refused is the caller's still: a rollback, which undoes what was staged, leaves it alone."""
     world = World()
     transaction = world.begin()
-    staged, refused = (Settlement(world.queue, world.put("outstanding")) for _ in range(2))
+    staged, refused = (Settlement(world.queue, world.delivered("outstanding")) for _ in range(2))
     for _ in range(TRANSACTION_MAX_OPERATIONS):
         transaction.settle(staged)
     with pytest.raises(PreconditionFailed, match="commit more often"):
@@ -131,7 +119,7 @@ def test_commit_that_cannot_be() -> None:
     world = World()
     transaction = world.begin()
     world.declare("full", {"x-max-length": 1, "x-overflow": "reject-publish"})
-    settlement = Settlement(world.queue, world.put("outstanding"))
+    settlement = Settlement(world.queue, world.delivered("outstanding"))
     transaction.settle(settlement)
     for body in ("one", "two"):
         transaction.publish(world.publish(body, "full"))
@@ -144,6 +132,23 @@ def test_commit_that_cannot_be() -> None:
     staged.route = Route(Address("gone", ""))
     with pytest.raises(NotFound):
         transaction.publish(staged)
+
+
+def test_a_promised_route_is_kept() -> None:
+    """Whatever is unbound; of its queues one has to be left, and one that has the name of another is none of them."""
+    world = World()
+    queues = [world.declare(name) for name in ("one", "two")]
+    transaction = world.begin()
+    transaction.publish(Publish(world.vhost, "nowhere", message("kept", persistent=True), queues))
+    world.vhost.remove_queue(queues[0])
+    world.declare("one")
+    transaction.commit()
+    assert [world.vhost.queues[name].message_count for name in ("one", "two")] == [0, 1]
+    transaction.publish(world.publish("other"))
+    transaction.publish(Publish(world.vhost, "one", message("lost", persistent=True), queues[:1]))
+    with pytest.raises(NotFound, match="queue 'one' in vhost '/' was deleted before the commit"):
+        transaction.commit()
+    assert world.kept == [b"kept"]
 
 
 def test_all_transactions_together_have_a_bound() -> None:

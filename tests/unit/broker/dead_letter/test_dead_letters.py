@@ -19,6 +19,7 @@ from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
 from tests.property.test_amqp091_codec import tables, values
 from tests.unit.broker.memory import MemoryStorage, got, put_routed
+from tests.unit.broker.world import taken
 
 START = 1_000_000_500
 
@@ -70,14 +71,6 @@ class Node:
             if not self.broker.dispatch() and not 0 < self.broker.next_due_ms <= self.broker.now_ms:
                 return
         raise AssertionError("the tick finds no end")
-
-
-def taken(queue: Queue) -> list[Entry]:
-    found = []
-    while (entry := got(queue)) is not None:
-        found.append(entry)
-        queue.settle(entry)
-    return found
 
 
 def letter(queue: Queue) -> Entry:

@@ -3,10 +3,11 @@
 import pytest
 
 from flintmq.broker.broker import Broker
-from flintmq.broker.message import Entry, Table
+from flintmq.broker.message import Table
 from flintmq.broker.ports import PolicyRecord
 from flintmq.broker.queue.base import Queue
 from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, Taker, got, message
+from tests.unit.broker.world import bodies
 
 START = 1_000_000
 INSISTING: Table = {"x-dead-letter-exchange": "dlx", "x-dead-letter-strategy": "at-least-once"}
@@ -59,35 +60,22 @@ class Node:
         raise AssertionError("a busy loop")
 
 
-def take(queue: Queue) -> list[str]:
-    """Everything that is ready, settled."""
-    return [entry.message.body.decode() for entry in taken(queue)]
-
-
-def taken(queue: Queue) -> list[Entry]:
-    found = []
-    while (entry := got(queue)) is not None:
-        queue.settle(entry)
-        found.append(entry)
-    return found
-
-
 def test_each_target_gets_a_letter_once() -> None:
     """Where one of several targets is full, the others have the letter at once and do not get it again with it."""
     node = Node()
     free, full = node.target("free"), node.target("full", SMALL)
     node.fill(full, "first")
     node.reject("letter")
-    assert take(free) == ["letter"]
+    assert bodies(free) == ["letter"]
     # The original is in the journal, for as long as a target lacks it.
     assert sorted(node.journal.kept.values()) == [b"first", b"letter"]
     node.settle_down(60_000)
-    assert take(free) == []
-    assert take(full) == ["first"]
+    assert bodies(free) == []
+    assert bodies(full) == ["first"]
     node.settle_down()
-    assert (take(full), take(free)) == (["letter"], [])
+    assert (bodies(full), bodies(free)) == (["letter"], [])
     node.settle_down(60_000)
-    assert (take(full), take(free), node.journal.kept) == ([], [], {})
+    assert (bodies(full), bodies(free), node.journal.kept) == ([], [], {})
 
 
 def test_it_goes_on_as_soon_as_there_is_room() -> None:
@@ -99,7 +87,7 @@ def test_it_goes_on_as_soon_as_there_is_room() -> None:
     node.reject("3")
     found = []
     for _ in range(5):
-        found += take(full)
+        found += bodies(full)
         node.settle_down()
     assert found == ["0", "1", "2", "3"]
     assert node.journal.kept == {}
@@ -151,7 +139,7 @@ def test_room_is_counted_in_bytes_too(bytes_of_room: int) -> None:
     entry = got(full)
     assert entry is not None
     node.settle_down()
-    assert take(full) == (["y" * 9] if bytes_of_room == 3 else ["yyy", "letter"])
+    assert bodies(full) == (["y" * 9] if bytes_of_room == 3 else ["yyy", "letter"])
 
 
 @pytest.mark.parametrize("later", ["consumer", "limit"])
@@ -162,20 +150,20 @@ def test_what_never_fits_lets_others_pass(later: str) -> None:
     node.broker.put_rule(PolicyRecord("/", "p", "small", {"max-length-bytes": 3}, "queues"))
     node.reject("1", "large", "2", "3", "4")
     node.reject("5")
-    found = take(small)
+    found = bodies(small)
     for _ in range(3):
         node.settle_down()
-        found += take(small)
+        found += bodies(small)
     assert found == ["1", "2", "3", "4", "5"]
     node.settle_down(10_000)
-    assert (take(small), list(node.journal.kept.values())) == ([], [b"large"])
+    assert (bodies(small), list(node.journal.kept.values())) == ([], [b"large"])
     taker = Taker(no_ack=True)
     if later == "consumer":
         small.subscribe(taker, {})
     else:
         node.broker.put_rule(PolicyRecord("/", "p", "small", {"max-length-bytes": 5}, "queues"))
     node.settle_down(10_000)
-    assert taker.bodies + take(small) == ["large"]
+    assert taker.bodies + bodies(small) == ["large"]
     assert node.journal.kept == {}
 
 
@@ -185,7 +173,7 @@ def test_what_never_fits_does_not_outlive_its_target() -> None:
     free = node.target("free")
     small = node.target("small", {"x-max-length-bytes": 3, "x-overflow": "reject-publish"})
     node.reject("large")
-    assert take(free) == ["large"]
+    assert bodies(free) == ["large"]
     node.vhost.remove_queue(small)
     node.settle_down(10_000)
     assert node.journal.kept == {}
@@ -198,19 +186,19 @@ def test_several_full_targets_do_not_wait_for_each_other() -> None:
     for queue in (one, two):
         node.fill(queue, "0")
     node.reject("1", "2")
-    take(two)
+    bodies(two)
     node.settle_down()
-    assert take(two) == ["1"]
+    assert bodies(two) == ["1"]
     node.settle_down()
-    assert take(two) == ["2"]
+    assert bodies(two) == ["2"]
     assert b"1" in node.journal.kept.values()
-    take(one)
+    bodies(one)
     node.settle_down()
-    assert take(one) == ["1"]
+    assert bodies(one) == ["1"]
     node.settle_down()
-    assert take(one) == ["2"]
+    assert bodies(one) == ["2"]
     node.settle_down()
-    assert (take(one), take(two), node.journal.kept) == ([], [], {})
+    assert (bodies(one), bodies(two), node.journal.kept) == ([], [], {})
 
 
 def test_at_most_once_never_waits() -> None:
@@ -219,11 +207,11 @@ def test_at_most_once_never_waits() -> None:
     free, full = node.target("free"), node.target("full", SMALL)
     node.fill(full, "0")
     node.reject("1")
-    assert take(free) == ["1"]
+    assert bodies(free) == ["1"]
     assert list(node.journal.kept.values()) == [b"0"]
-    take(full)
+    bodies(full)
     node.settle_down(60_000)
-    assert (take(full), node.journal.kept) == ([], {})
+    assert (bodies(full), node.journal.kept) == ([], {})
 
 
 def test_a_letter_that_leads_nowhere_waits_for_a_way() -> None:
@@ -234,7 +222,7 @@ def test_a_letter_that_leads_nowhere_waits_for_a_way() -> None:
     assert list(node.journal.kept.values()) == [b"letter"]
     late = node.target("late")
     node.settle_down(10_000)
-    assert take(late) == ["letter"]
+    assert bodies(late) == ["letter"]
     assert node.journal.kept == {}
 
 
@@ -247,7 +235,7 @@ def test_a_full_target_that_is_taken_off_no_longer_counts() -> None:
     node.vhost.exchanges.unbind_queue(full, "dlx", "", {})
     other = node.target("other")
     node.settle_down(10_000)
-    assert (take(free), take(other)) == (["1"], ["1"])
+    assert (bodies(free), bodies(other)) == (["1"], ["1"])
     assert list(node.journal.kept.values()) == [b"0"]
 
 
@@ -264,8 +252,8 @@ def test_a_full_target_that_is_deleted(others: int) -> None:
     assert list(node.journal.kept.values()) == [b"1"]
     late = node.target("late")
     node.settle_down(10_000)
-    assert take(late) == ([] if others else ["1"])
-    assert [take(queue) for queue in free] == [["1"]] * others
+    assert bodies(late) == ([] if others else ["1"])
+    assert [bodies(queue) for queue in free] == [["1"]] * others
     assert node.journal.kept == {}
 
 
@@ -277,9 +265,9 @@ def test_a_deleted_source_takes_its_letters_along() -> None:
     node.reject("1")
     node.vhost.remove_queue(node.source)
     node.settle_down(10_000)
-    take(full)
+    bodies(full)
     node.settle_down(10_000)
-    assert (take(full), node.journal.kept) == ([], {})
+    assert (bodies(full), node.journal.kept) == ([], {})
 
 
 def test_a_limit_that_is_lifted_is_room() -> None:
@@ -291,7 +279,7 @@ def test_a_limit_that_is_lifted_is_room() -> None:
     node.reject("1")
     node.broker.put_rule(PolicyRecord("/", "p", "full", {"max-length": 2}, "queues"))
     node.settle_down()
-    assert take(full) == ["0", "1"]
+    assert bodies(full) == ["0", "1"]
 
 
 def test_a_queue_that_passes_on_what_it_refuses_has_taken_it() -> None:
@@ -305,7 +293,7 @@ def test_a_queue_that_passes_on_what_it_refuses_has_taken_it() -> None:
     node.fill(full, "0")
     node.reject("1")
     node.settle_down(60_000)
-    assert (take(beyond), take(full)) == (["1"], ["0"])
+    assert (bodies(beyond), bodies(full)) == (["1"], ["0"])
     assert node.journal.kept == {}
 
 

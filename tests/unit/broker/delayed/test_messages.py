@@ -6,7 +6,7 @@ import pytest
 
 from flintmq.broker.broker import Broker
 from flintmq.broker.exchange.routing import Route
-from flintmq.broker.message import Address, Entry, Message, Table
+from flintmq.broker.message import Address, Message, Table
 from flintmq.broker.ports import Storage
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.publish import STORED, TURNED_AWAY
@@ -14,7 +14,8 @@ from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.storage.node import NodeStorage
 from flintmq.wire.amqp091.properties import Properties, encode_properties
-from tests.unit.broker.memory import MemoryStorage, got, put_routed
+from tests.unit.broker.memory import MemoryStorage, put_routed
+from tests.unit.broker.world import bodies, taken
 
 START = 1_000_000
 
@@ -53,18 +54,6 @@ class Node:
     def after(self, milliseconds: int) -> None:
         self.broker.now_ms = START + milliseconds
         self.broker.dispatch()
-
-
-def taken(queue: Queue) -> list[Entry]:
-    found = []
-    while (entry := got(queue)) is not None:
-        found.append(entry)
-        queue.settle(entry)
-    return found
-
-
-def bodies(queue: Queue) -> list[str]:
-    return [entry.message.body.decode() for entry in taken(queue)]
 
 
 def test_messages_come_when_they_are_due() -> None:

@@ -7,45 +7,32 @@ import pytest
 import flintmq
 from flintmq.base.errors import AccessRefused, InternalError, NotFound, PreconditionFailed, StorageError
 from flintmq.base.limits import LEASE_EXTEND_MAX_MESSAGES
-from flintmq.broker.broker import Broker
 from flintmq.broker.lease import lease as lease_module
 from flintmq.broker.lease import registry as leases_module
 from flintmq.broker.lease import returns
 from flintmq.broker.lease.lease import Lease
 from flintmq.broker.message import Entry, Table
-from flintmq.broker.ports import Page, VHostRecord
-from flintmq.broker.queue.base import Queue
+from flintmq.broker.ports import Page
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.purge import drop_all
+from tests.unit.broker import world as worlds
 from tests.unit.broker.memory import MemoryStorage, Taker, message
 
 
-class World:
-    """A broker with a queue, as a restart would find it again."""
+class World(worlds.World):
+    """A broker with a queue."""
 
     def __init__(self, storage: MemoryStorage | None = None) -> None:
-        self.storage = MemoryStorage() if storage is None else storage
-        self.broker = Broker(self.storage)
+        super().__init__(storage)
         if storage is None:
-            self.broker.now_ms = 1000
-            self.broker.put_vhost(VHostRecord("/"))
             self.declare("q", {"x-max-priority": 9})
         else:
-            self.count = self.broker.recover(storage.definitions.load())
-            self.broker.now_ms = 5000
             self.broker.dispatch()
-        self.vhost = self.broker.vhosts["/"]
         self.leases = self.vhost.leases
-
-    def declare(self, name: str, arguments: Table | None = None, durable: bool = True) -> Queue:
-        return self.broker.vhosts["/"].declare_queue(name, durable, False, False, arguments or {}, None)
-
-    def restarted(self) -> "World":
-        return World(self.storage)
 
     @property
     def queue(self) -> EntryQueue:
-        found = self.vhost.queues["q"]
+        found = super().queue
         assert isinstance(found, EntryQueue)
         return found
 
@@ -60,21 +47,13 @@ class World:
 
     def taken(self) -> list[str]:
         """What is ready, which is taken out."""
-        bodies = []
-        while (entry := self.queue.get()) is not None:
-            bodies.append(entry.message.body.decode())
-            self.queue.settle(entry)
-        return bodies
-
-    def pass_ms(self, ms: int) -> None:
-        self.broker.now_ms += ms
-        self.broker.dispatch()
+        return worlds.bodies(self.queue)
 
     @property
-    def kept(self) -> list[str]:
+    def kept(self) -> list[bytes]:
         """Messages in the journal, and how many notes are there beside them."""
         kept = self.storage.memory_journal.kept
-        return sorted(body.decode() for (queue_id, _), body in kept.items() if queue_id == self.queue.id)
+        return sorted(body for (queue_id, _), body in kept.items() if queue_id == self.queue.id)
 
     @property
     def notes(self) -> int:
@@ -285,7 +264,7 @@ def test_purging_leaves_what_is_leased() -> None:
     world.put("a", "b", "c")
     lease = world.lease(2)
     assert drop_all(world.queue) == 1
-    assert (bodies(lease), world.kept) == ([(0, "a"), (1, "b")], ["a", "b"])
+    assert (bodies(lease), world.kept) == ([(0, "a"), (1, "b")], [b"a", b"b"])
 
 
 @pytest.mark.parametrize("arguments", [{}, {"x-dedup-size": 10}, {"x-last-value-key": "k"}, {"x-max-length-bytes": 99}])
@@ -301,7 +280,7 @@ def test_settled_messages_are_gone(arguments: Table, is_packed: bool) -> None:
     lease = world.lease(30)
     assert [body for _, body in bodies(lease)] == [f"{number}" for number in range(30)]
     lease.settle(lease.epoch, 17)
-    assert world.kept == sorted(f"{number}" for number in range(17, 30))
+    assert world.kept == [b"%d" % number for number in range(17, 30)]
     lease.settle(lease.epoch, 30)
     # One note says where the lease stands.
     assert (world.kept, world.notes, lease.count) == ([], 1, 0)
@@ -495,7 +474,7 @@ def test_transient_messages_leave_gaps() -> None:
     assert (found.first, found.next, bodies(found)) == (0, 4, [(0, "a"), (2, "c")])
     assert found.read(3) is None
     found.settle(lease.epoch, 2)
-    assert (bodies(found), again.kept) == ([(2, "c")], ["c"])
+    assert (bodies(found), again.kept) == ([(2, "c")], [b"c"])
     again.put("e")
     found.extend(found.epoch, 1, 0)
     assert bodies(found) == [(2, "c"), (4, "e")]

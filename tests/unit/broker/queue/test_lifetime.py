@@ -11,40 +11,25 @@ from flintmq.broker.arguments import (
     ON_NO_LINKS_OR_MESSAGES,
     ON_NO_MESSAGES,
 )
-from flintmq.broker.broker import Broker
-from flintmq.broker.message import Entry, Table
-from flintmq.broker.queue.base import Queue
+from flintmq.broker.message import Table
 from flintmq.broker.queue.entries import entry_queue
 from flintmq.broker.queue.lifetime import Lifetime
 from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.settlement import ACCEPTED, RELEASED
 from flintmq.broker.terminus.terminus import NEVER, UNSETTLED_STATE
-from tests.unit.broker.memory import MemoryStorage, Taker, got, message
+from tests.unit.broker import world as worlds
+from tests.unit.broker.memory import Taker, got, message
 
 
-class World:
+class World(worlds.World):
     def __init__(self, policy: str, durable: bool = False, arguments: Table | None = None) -> None:
-        self.storage = MemoryStorage()
-        self.broker = Broker(self.storage)
-        self.broker.now_ms = 1000
-        self.vhost = self.broker.add_vhost("/")
-        self.queue = self.vhost.declare_queue(
-            "q", durable, False, False, {LIFETIME: policy, **(arguments or {})}, None, True
-        )
+        super().__init__()
+        self.vhost.declare_queue("q", durable, False, False, {LIFETIME: policy, **(arguments or {})}, None, True)
 
     @property
     def lifetime(self) -> Lifetime:
         assert self.queue.lifetime is not None
         return self.queue.lifetime
-
-    def put(self, *bodies: str) -> None:
-        for body in bodies:
-            self.vhost.deliver(message(body, persistent=True), [self.queue])
-
-    def take(self) -> Entry:
-        entry = got(self.queue)
-        assert entry is not None
-        return entry
 
     @property
     def is_there(self) -> bool:
@@ -176,20 +161,13 @@ def test_a_restart_ends_links() -> None:
         world = World(ON_NO_MESSAGES, durable=True)
         world.lifetime.open("creator")
         world.put(*["m"] * count)
-        again = Broker(world.storage)
-        again.recover(world.storage.memory_definitions.load())
-        again.dispatch()
-        queue = again.vhosts["/"].queues.get("q")
-        assert (queue is not None) == (count > 0)
-        if queue is not None:
-            _drain(queue)
-            again.dispatch()
-            assert "q" not in again.vhosts["/"].queues
-
-
-def _drain(queue: Queue) -> None:
-    while (entry := got(queue)) is not None:
-        queue.settle(entry)
+        again = worlds.World(world.storage)
+        again.broker.dispatch()
+        assert ("q" in again.vhost.queues) == (count > 0)
+        if count:
+            worlds.taken(again.queue)
+            again.broker.dispatch()
+            assert "q" not in again.vhost.queues
 
 
 def test_a_terminus_keeps_its_node() -> None:
@@ -200,14 +178,12 @@ def test_a_terminus_keeps_its_node() -> None:
     source.made(world.queue)
     world.vhost.termini.connection_closed("connection")
     assert world.is_there
-    again = Broker(world.storage)
-    again.recover(world.storage.memory_definitions.load())
-    again.dispatch()
-    vhost = again.vhosts["/"]
-    assert "q" in vhost.queues
-    vhost.termini.sources["u", "c", "l"].expire()
-    again.dispatch()
-    assert "q" not in vhost.queues
+    again = worlds.World(world.storage)
+    again.broker.dispatch()
+    assert "q" in again.vhost.queues
+    again.vhost.termini.sources["u", "c", "l"].expire()
+    again.broker.dispatch()
+    assert "q" not in again.vhost.queues
     assert not world.storage.memory_definitions.termini
 
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import view_of
 from flintmq.broker.queue.entries import entry_queue
 from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.settlement import ACCEPTED, FAILED, REJECTED, RELEASED, Outcome, discarded, modified
-from tests.unit.broker.memory import HeaderCodec, MemoryStorage, Taker, got, message
+from tests.unit.broker import world as worlds
+from tests.unit.broker.memory import HeaderCodec, Taker, got, message
 
 
 class Link(Taker):
@@ -33,35 +33,20 @@ class Link(Taker):
         outcome.apply(self.queue, self.taken[-1], self)
 
 
-class World:
+class World(worlds.World):
     def __init__(self, arguments: Table | None = None) -> None:
-        self.storage = MemoryStorage()
-        self.broker = Broker(self.storage)
-        self.broker.now_ms = 1000
-        self.vhost = self.broker.add_vhost("/")
-        self.dead = self._declare("dead", {})
+        super().__init__()
+        self.dead = self.declare("dead")
         dead_letters: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
-        self.queue = self._declare("q", {**dead_letters, **(arguments or {})})
-
-    def _declare(self, name: str, arguments: Table) -> Queue:
-        return self.vhost.declare_queue(name, True, False, False, arguments, None)
-
-    def put(self, *bodies: str) -> None:
-        for body in bodies:
-            self.vhost.deliver(message(body, persistent=True), [self.queue])
-
-    def next(self) -> Entry:
-        entry = got(self.queue)
-        assert entry is not None
-        return entry
+        self.declare("q", {**dead_letters, **(arguments or {})})
 
 
 def test_accepted_and_rejected() -> None:
     """What is accepted is gone; what is rejected is a dead letter."""
     world = World()
     world.put("accepted", "rejected")
-    ACCEPTED.apply(world.queue, world.next(), None)
-    REJECTED.apply(world.queue, world.next(), None)
+    ACCEPTED.apply(world.queue, world.take(), None)
+    REJECTED.apply(world.queue, world.take(), None)
     world.broker.dispatch()
     assert world.queue.message_count == 0
     assert list(world.storage.memory_journal.kept.values()) == [b"rejected"]
@@ -76,8 +61,8 @@ def test_what_counts_as_failed(outcome: Outcome, count: int) -> None:
     world = World()
     world.put("first", "second")
     for times in range(1, 4):
-        outcome.apply(world.queue, world.next(), None)
-        entry = world.next()
+        outcome.apply(world.queue, world.take(), None)
+        entry = world.take()
         assert (entry.message.body, entry.redelivered, entry.returns) == (b"first", True, times * count)
         RELEASED.apply(world.queue, entry, None)
 
@@ -91,7 +76,7 @@ def test_the_delivery_limit_is_of_failures(outcome: Outcome, is_limited: bool) -
     world.put("m")
     letters = []
     for _ in range(3):
-        entry = world.next()
+        entry = world.take()
         letters.append(outcome.makes_dead_letter(world.queue, entry))
         outcome.apply(world.queue, entry, None)
         world.broker.dispatch()
@@ -104,7 +89,7 @@ def test_discarded(delivery_failed: bool) -> None:
     """It is a dead letter at once, however often it may fail."""
     world = World({"x-delivery-limit": 5})
     world.put("m")
-    entry = world.next()
+    entry = world.take()
     outcome = discarded(delivery_failed)
     assert outcome.makes_dead_letter(world.queue, entry)
     outcome.apply(world.queue, entry, None)
@@ -165,23 +150,23 @@ def test_annotations_are_merged() -> None:
     """The message has them from now on, in the journal too; its body, its place and what it asks for stay."""
     world = World()
     world.vhost.deliver(message("m", persistent=True, headers="a=1;b=2"), [world.queue])
-    entry = world.next()
+    entry = world.take()
     original = entry.message
     modified(True, False, {"b": 3, "c": 4}).apply(world.queue, entry, None)
-    again = world.next()
+    again = world.take()
     assert again.message.properties == b"a=1;b=3;persistent=1;c=4"
     assert (again.message.body, again.message.options) == (original.body, original.options)
     assert world.storage.memory_journal.replaced == {(world.queue.id, again.seq): again.message.properties}
     modified(False, False, {}).apply(world.queue, again, None)
-    assert world.next().message is again.message
+    assert world.take().message is again.message
 
 
 def test_annotations_of_what_is_not_stored() -> None:
     """A transient message is annotated, too, and the journal hears nothing of it."""
     world = World()
     world.vhost.deliver(message("m"), [world.queue])
-    modified(False, False, {"b": 3}).apply(world.queue, world.next(), None)
-    assert world.next().message.properties == b"b=3"
+    modified(False, False, {"b": 3}).apply(world.queue, world.take(), None)
+    assert world.take().message.properties == b"b=3"
     assert not world.storage.memory_journal.replaced
 
 
@@ -197,9 +182,9 @@ def test_dead_letters_count_failures() -> None:
         plain = message(body)
         sent = Message(plain.address, CountingCodec(), plain.properties, plain.body, plain.options, 0)
         world.vhost.deliver(sent, [world.queue])
-    REJECTED.apply(world.queue, world.next(), None)
+    REJECTED.apply(world.queue, world.take(), None)
     for outcome in (FAILED, FAILED, REJECTED):
-        outcome.apply(world.queue, world.next(), None)
+        outcome.apply(world.queue, world.take(), None)
     world.broker.dispatch()
     found = [got(world.dead) for _ in range(2)]
     assert [entry.message.properties.rpartition(b";")[2] for entry in found if entry] == [b"failed=1", b"failed=3"]
@@ -209,11 +194,11 @@ def test_released_with_a_pause() -> None:
     """Where the queue pauses what is returned, what is released waits, and has its place again then."""
     world = World({"x-delayed-retry-type": "returned", "x-delayed-retry-min": 50, "x-queue-type": "quorum"})
     world.put("first", "second")
-    RELEASED.apply(world.queue, world.next(), None)
+    RELEASED.apply(world.queue, world.take(), None)
     assert world.queue.held_count == 1
     world.broker.now_ms += 100
     world.broker.dispatch()
-    assert world.next().message.body == b"first"
+    assert world.take().message.body == b"first"
 
 
 @pytest.mark.parametrize("outcome", [ACCEPTED, REJECTED, RELEASED, FAILED, modified(True, True, {"a": 1})])
@@ -229,7 +214,7 @@ def test_outcomes_of_copies(outcome: Outcome) -> None:
     assert link.next() is None
     assert link.bodies == ["a", "b"]
     assert before == (world.storage.memory_journal.kept, world.queue.message_count)
-    assert [world.next().message.properties, world.next().returns] == [b"persistent=1", 0]
+    assert [world.take().message.properties, world.take().returns] == [b"persistent=1", 0]
     world.broker.dispatch()
     assert world.dead.message_count == 0
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 import flintmq
-from flintmq.base.errors import AccessRefused, InternalError, NotFound, PreconditionFailed, StorageError
+from flintmq.base.errors import AccessRefused, InternalError, NotFound, PreconditionFailed
 from flintmq.base.limits import (
     STAGE_ATTEMPTS_MAX,
     STAGE_IDLE_MS,
@@ -14,17 +14,17 @@ from flintmq.base.limits import (
     STAGES_MAX,
     STAGES_USER_MAX,
 )
-from flintmq.broker.broker import Broker
 from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address, Entry, Message, Table
-from flintmq.broker.ports import Page, UserRecord, VHostRecord
+from flintmq.broker.ports import UserRecord
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.publish import ROUTED, STORED, UNROUTED
 from flintmq.broker.stage.copies import Attempt
 from flintmq.broker.stage.stage import Stage
 from flintmq.broker.tap import Client as TapClient
 from flintmq.broker.tap import Tap
-from tests.unit.broker.memory import MemoryPages, MemoryStorage, Taker, got, message
+from tests.unit.broker import world as worlds
+from tests.unit.broker.memory import MemoryStorage, Taker, got, message
 
 
 class Watcher(Tap):
@@ -53,33 +53,20 @@ class Faulty(Watcher):
         raise ValueError("no room for a copy")
 
 
-DURABLE: Table = {}
 STREAM: Table = {"x-queue-type": "stream"}
 
 
-class World:
-    """A broker with a queue, as a restart would find it again."""
+class World(worlds.World):
+    """A broker with a queue and a user."""
 
     def __init__(self, storage: MemoryStorage | None = None) -> None:
-        self.storage = MemoryStorage() if storage is None else storage
-        self.broker = Broker(self.storage)
+        if storage is not None:
+            # What was packed is gone.
+            storage.memory_pages.kept.clear()
+        super().__init__(storage)
         if storage is None:
-            self.broker.now_ms = 1000
-            self.broker.put_vhost(VHostRecord("/"))
             self.broker.put_user(UserRecord("u", ""))
             self.declare("q")
-        else:
-            # What was packed is gone.
-            self.storage.memory_pages.kept.clear()
-            self.count = self.broker.recover(storage.definitions.load())
-            self.broker.now_ms = 5000
-        self.vhost = self.broker.vhosts["/"]
-
-    def declare(self, name: str, arguments: Table = DURABLE) -> Queue:
-        return self.broker.vhosts["/"].declare_queue(name, True, False, False, arguments, None)
-
-    def restarted(self) -> "World":
-        return World(self.storage)
 
     def open(self, owner: str = "query", name: str = "tx") -> Stage:
         return self.vhost.stages.open(name, "u", owner)
@@ -92,11 +79,7 @@ class World:
     def epoch(self) -> int:
         return int(self.stage.epoch)
 
-    @property
-    def queue(self) -> Queue:
-        return self.vhost.queues["q"]
-
-    def put(self, attempt: Attempt, bodies: Iterable[str], *queues: str, headers: str = "") -> list[int]:
+    def stage_bodies(self, attempt: Attempt, bodies: Iterable[str], *queues: str, headers: str = "") -> list[int]:
         to = [self.vhost.queues[name] for name in queues or ("q",)]
         return [attempt.put(message(body, True, headers), to) for body in bodies]
 
@@ -104,7 +87,7 @@ class World:
         """A complete attempt for the queue."""
         stage = self.stage
         attempt = stage.begin(int(stage.epoch), (batch, partition, number))
-        self.put(attempt, bodies)
+        self.stage_bodies(attempt, bodies)
         attempt.complete()
         return attempt
 
@@ -123,12 +106,7 @@ class World:
 
     def bodies(self, name: str = "q") -> list[str]:
         """All that is ready, which goes."""
-        found: list[str] = []
-        queue = self.vhost.queues[name]
-        while (entry := got(queue)) is not None:
-            found.append(entry.message.body.decode())
-            queue.settle(entry)
-        return found
+        return worlds.bodies(self.vhost.queues[name])
 
     @property
     def kept(self) -> list[bytes]:
@@ -153,7 +131,7 @@ def numbered(count: int, prefix: str = "") -> list[str]:
 def test_staged_messages_wait_for_their_commit(world: World) -> None:
     """They stand in the journal, and their queue knows nothing of them; after the commit they are behind the others."""
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    assert world.put(attempt, ["a", "b"]) == [STORED, STORED]
+    assert world.stage_bodies(attempt, ["a", "b"]) == [STORED, STORED]
     world.vhost.deliver(message("before", True), [world.queue])
     assert attempt.complete() == 2
     world.tick()
@@ -194,7 +172,7 @@ def test_a_batch_is_committed_once(world: World) -> None:
     assert world.commit(0, {0: 0}) == (1, False)
     late = world.stage.begin(world.epoch, (0, 0, 1))
     assert late.is_late
-    assert world.put(late, ["never"]) == [ROUTED]
+    assert world.stage_bodies(late, ["never"]) == [ROUTED]
     assert late.complete() == 1
     assert world.commit(0, {0: 1}) == (0, True)
     assert world.bodies() == ["a"]
@@ -205,7 +183,7 @@ def test_a_winner_has_to_be_complete(world: World) -> None:
     """Otherwise nothing of the commit happens, and it can be made again when all is there."""
     world.staged(["a"], partition=0)
     attempt = world.stage.begin(world.epoch, (0, 1, 0))
-    world.put(attempt, ["b"])
+    world.stage_bodies(attempt, ["b"])
     for attempts in ({0: 0, 1: 0}, {0: 0, 1: 9}):
         with pytest.raises(PreconditionFailed, match="batch 0, partition 1, attempt .* is not complete"):
             world.commit(0, attempts)
@@ -221,7 +199,7 @@ def test_an_abort_discards_its_batch_alone(world: World) -> None:
     world.staged(["b"], batch=1)
     world.stage.abort(world.epoch, 0)
     with pytest.raises(PreconditionFailed, match="batch 0 was aborted"):
-        world.put(open_still, ["c"])
+        world.stage_bodies(open_still, ["c"])
     world.tick()
     assert world.commit(1, {0: 0}) == (1, False)
     assert world.bodies() == ["b"]
@@ -233,10 +211,10 @@ def test_an_attempt_that_begins_again_replaces_the_first(world: World) -> None:
     first = world.staged(["old"])
     again = world.stage.begin(world.epoch, (0, 0, 0))
     with pytest.raises(PreconditionFailed, match="has begun again elsewhere"):
-        world.put(first, ["older"])
+        world.stage_bodies(first, ["older"])
     with pytest.raises(PreconditionFailed, match="is not complete"):
         world.commit(0, {0: 0})
-    world.put(again, ["new"])
+    world.stage_bodies(again, ["new"])
     again.complete()
     world.commit(0, {0: 0})
     assert world.bodies() == ["new"]
@@ -246,7 +224,7 @@ def test_an_attempt_that_begins_again_replaces_the_first(world: World) -> None:
 def test_what_is_given_up_is_discarded(world: World) -> None:
     """An attempt whose channel ends leaves nothing, unless it was complete by then."""
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    world.put(attempt, numbered(10))
+    world.stage_bodies(attempt, numbered(10))
     attempt.abandon()
     complete = world.staged(["kept"], partition=1)
     complete.abandon()
@@ -261,7 +239,7 @@ def test_a_message_goes_to_all_of_its_queues(world: World) -> None:
     world.declare("p")
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
     written = len(world.storage.memory_journal.appends)
-    assert world.put(attempt, ["a"], "q", "p") == [STORED]
+    assert world.stage_bodies(attempt, ["a"], "q", "p") == [STORED]
     records = [ids for body, ids in world.storage.memory_journal.appends[written:] if body == b"a"]
     assert records == [[world.queue.id, world.vhost.queues["p"].id]]
     assert attempt.put(message("nowhere", True), []) == UNROUTED
@@ -298,11 +276,11 @@ def test_what_is_staged_is_packed_when_memory_is_low(world: World) -> None:
     kept = world.storage.memory_pages.kept
     world.staged(["a", "b"], partition=0)
     attempt = world.stage.begin(world.epoch, (0, 1, 0))
-    world.put(attempt, ["c"])
+    world.stage_bodies(attempt, ["c"])
     assert not kept
     world.broker.page_out()
     assert sum(page.count for page in kept) == 3
-    world.put(attempt, ["d", "e" * 100_000])
+    world.stage_bodies(attempt, ["d", "e" * 100_000])
     attempt.complete()
     assert sum(page.count for page in kept) == 5
     world.commit(0, {0: 0, 1: 0})
@@ -329,7 +307,7 @@ def test_who_traces_messages_sees_what_is_committed(world: World, restarts: bool
     """As it goes to each queue, a stream among them; behind a start it is from the user whose stage it is."""
     stream = world.declare("s", STREAM)
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    world.put(attempt, ["a"], "q", stream.name)
+    world.stage_bodies(attempt, ["a"], "q", stream.name)
     attempt.complete()
     world.staged(["lost"], number=1)
     world.broker.tick.tap = seen = Watcher()
@@ -345,13 +323,13 @@ def test_who_traces_messages_sees_what_is_committed(world: World, restarts: bool
     assert seen.released_by == [(user, connection, "q", "a"), (user, connection, "s", "a")]
 
 
-@pytest.mark.parametrize("arguments", [DURABLE, STREAM], ids=["entries", "stream"])
+@pytest.mark.parametrize("arguments", [{}, STREAM], ids=["entries", "stream"])
 @pytest.mark.parametrize("count", [3, 1500], ids=["one page", "pages"])
 def test_tracing_that_fails_takes_no_message_along(world: World, count: int, arguments: Table) -> None:
     """What is committed comes to its queue all the same, once, and so it does behind a restart."""
     queue = world.declare("t", arguments)
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    world.put(attempt, numbered(count), "t")
+    world.stage_bodies(attempt, numbered(count), "t")
     attempt.complete()
     world.broker.tick.tap = Faulty()
     world.stage.commit(world.epoch, 0, {0: 0})
@@ -394,7 +372,7 @@ def test_a_new_writer_fences_the_one_before(world: World) -> None:
         lambda: stage.begin(epoch, (4, 0, 1)),
         lambda: stage.commit(epoch, 4, {}),
         lambda: stage.abort(epoch, 4),
-        lambda: world.put(attempt, ["b"]),
+        lambda: world.stage_bodies(attempt, ["b"]),
         attempt.complete,
         world.open,
     ):
@@ -569,12 +547,12 @@ def test_a_full_queue_refuses_when_it_is_staged_and_when_it_is_committed(world: 
     """Each attempt may have what there is room for; of a batch that has more, nothing is committed."""
     world.declare("p", {"x-max-length": 3, "x-overflow": "reject-publish"})
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    world.put(attempt, ["a", "b", "c"], "p")
+    world.stage_bodies(attempt, ["a", "b", "c"], "p")
     with pytest.raises(PreconditionFailed, match="queue 'p' in vhost '/' has no room for the staged messages"):
-        world.put(attempt, ["d"], "p")
+        world.stage_bodies(attempt, ["d"], "p")
     attempt.complete()
     other = world.stage.begin(world.epoch, (0, 1, 0))
-    world.put(other, ["e"], "p")
+    world.stage_bodies(other, ["e"], "p")
     other.complete()
     with pytest.raises(PreconditionFailed, match="queue 'p' in vhost '/' has no room for the staged messages"):
         world.commit(0, {0: 0, 1: 0})
@@ -587,7 +565,7 @@ def test_a_queue_that_drops_its_oldest_does_so_with_the_commit(world: World) -> 
     world.declare("p", {"x-max-length": 2})
     world.vhost.deliver(message("old", True), [world.vhost.queues["p"]])
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    world.put(attempt, ["a", "b", "c"], "p")
+    world.stage_bodies(attempt, ["a", "b", "c"], "p")
     attempt.complete()
     assert world.vhost.queues["p"].message_count == 1
     world.commit(0, {0: 0})
@@ -601,9 +579,9 @@ def test_a_queue_that_deduplicates_does_so_with_the_commit(world: World) -> None
     queue = world.vhost.queues["p"]
     for number in range(2):
         attempt = world.stage.begin(world.epoch, (0, 0, number))
-        world.put(attempt, ["a"], "p", headers="message_id=1")
-        world.put(attempt, ["b"], "p", headers="message_id=2")
-        world.put(attempt, ["again"], "p", headers="message_id=2")
+        world.stage_bodies(attempt, ["a"], "p", headers="message_id=1")
+        world.stage_bodies(attempt, ["b"], "p", headers="message_id=2")
+        world.stage_bodies(attempt, ["again"], "p", headers="message_id=2")
         attempt.complete()
     world.vhost.deliver(message("meanwhile", True, "message_id=1"), [queue])
     world.commit(0, {0: 1})
@@ -613,8 +591,8 @@ def test_a_queue_that_deduplicates_does_so_with_the_commit(world: World) -> None
 def test_times_count_from_the_commit(world: World) -> None:
     """A time to live, and a delay, begin when the message comes to its queue."""
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    world.put(attempt, ["short"], headers="ttl=100")
-    world.put(attempt, ["later"], headers="delay=500")
+    world.stage_bodies(attempt, ["short"], headers="ttl=100")
+    world.stage_bodies(attempt, ["later"], headers="delay=500")
     attempt.complete()
     world.broker.now_ms = 10_000
     world.commit(0, {0: 0})
@@ -631,7 +609,7 @@ def test_a_queue_that_is_deleted_takes_its_part_along(world: World) -> None:
     """What was staged for it is settled with the commit, or the discard; other queues get theirs."""
     world.declare("p")
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    world.put(attempt, numbered(1500), "q", "p")
+    world.stage_bodies(attempt, numbered(1500), "q", "p")
     attempt.complete()
     world.vhost.remove_queue(world.vhost.queues["p"])
     world.commit(0, {0: 0}, ticks=2)
@@ -647,7 +625,7 @@ def test_a_commit_leaves_no_message_without_a_queue(world: World, queues: tuple[
         world.declare(name)
     world.staged(["a"], partition=0)
     attempt = world.stage.begin(world.epoch, (0, 1, 0))
-    world.put(attempt, ["b", "c"], *queues)
+    world.stage_bodies(attempt, ["b", "c"], *queues)
     attempt.complete()
     for name in queues:
         world.vhost.remove_queue(world.vhost.queues[name])
@@ -667,8 +645,8 @@ def test_a_message_of_one_queue_is_missed_beside_others_of_two(world: World) -> 
     for name in ("p", "o"):
         world.declare(name)
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    world.put(attempt, ["alone"], "p")
-    world.put(attempt, ["many"], "q", "o")
+    world.stage_bodies(attempt, ["alone"], "p")
+    world.stage_bodies(attempt, ["many"], "q", "o")
     attempt.complete()
     world.vhost.remove_queue(world.vhost.queues["p"])
     with pytest.raises(PreconditionFailed, match="1 messages"):
@@ -703,7 +681,7 @@ def test_commands_are_not_staged(world: World) -> None:
     """They are no messages, and do something at once."""
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
     with pytest.raises(PreconditionFailed, match="a command to queues cannot be staged"):
-        world.put(attempt, ["a"], headers="cancel=x")
+        world.stage_bodies(attempt, ["a"], headers="cancel=x")
 
 
 def test_transient_messages_are_staged_in_memory(world: World) -> None:
@@ -720,7 +698,7 @@ def test_a_stream_gets_copies(world: World) -> None:
     """They are among the stage's own until the commit, and in the stream afterwards."""
     world.declare("s", STREAM)
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    world.put(attempt, numbered(2000), "s", "q")
+    world.stage_bodies(attempt, numbered(2000), "s", "q")
     attempt.complete()
     stream = world.storage.streams[world.vhost.queues["s"].id]
     assert stream.next_offset == 0
@@ -751,7 +729,7 @@ def test_a_complete_attempt_survives(world: World) -> None:
 def test_an_attempt_that_was_not_complete_is_discarded(world: World) -> None:
     """Its channel is gone with the broker."""
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    world.put(attempt, numbered(100))
+    world.stage_bodies(attempt, numbered(100))
     again = world.restarted()
     again.tick()
     assert again.kept == []
@@ -780,7 +758,7 @@ def test_a_commit_that_went_nowhere_yet_is_found(world: World) -> None:
     """Killed right after it was durable, the batch is published by the next start."""
     world.declare("s", STREAM)
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    world.put(attempt, ["a", "b"], "q", "s")
+    world.stage_bodies(attempt, ["a", "b"], "q", "s")
     attempt.complete()
     world.commit(0, {0: 0}, ticks=0)
     again = world.restarted()
@@ -904,7 +882,7 @@ def test_a_queue_that_is_gone_costs_nobody_else(world: World) -> None:
     """After a restart, the notes for a queue that was deleted since say nothing."""
     world.declare("p")
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    world.put(attempt, ["a"], "q", "p")
+    world.stage_bodies(attempt, ["a"], "q", "p")
     attempt.complete()
     gone = world.vhost.queues["p"]
     world.vhost.remove_queue(gone)
@@ -918,7 +896,7 @@ def test_copies_for_a_stream_that_is_gone_go_at_the_start(world: World) -> None:
     """Nobody else would settle them, and they would keep the journal from getting shorter."""
     world.declare("s", STREAM)
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    world.put(attempt, numbered(100), "s", "q")
+    world.stage_bodies(attempt, numbered(100), "s", "q")
     attempt.complete()
     world.vhost.remove_queue(world.vhost.queues["s"])
     again = world.restarted()
@@ -935,7 +913,7 @@ def test_a_stream_gets_each_message_once(world: World, written: int) -> None:
     queue = world.vhost.queues["s"]
     world.vhost.deliver(message("before", True), [queue])
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    world.put(attempt, numbered(3000), "s")
+    world.stage_bodies(attempt, numbered(3000), "s")
     attempt.complete()
     world.commit(0, {0: 0}, ticks=0)
     world.broker.dispatch()
@@ -964,7 +942,7 @@ def test_landings_of_two_writers_follow_each_other(world: World) -> None:
     stages = [world.open(name="tx"), world.open(name="ty")]
     for stage in stages:
         attempt = stage.begin(int(stage.epoch), (0, 0, 0))
-        world.put(attempt, numbered(10, stage.record.name), "s")
+        world.stage_bodies(attempt, numbered(10, stage.record.name), "s")
         attempt.complete()
         stage.commit(int(stage.epoch), 0, {0: 0})
     world.broker.dispatch()
@@ -982,7 +960,7 @@ def test_a_landing_that_is_planned_again_has_one_note(world: World) -> None:
     """Where a batch could not be handed over: a restart must not take messages of others for landed copies."""
     world.declare("s", STREAM)
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
-    world.put(attempt, numbered(10), "s")
+    world.stage_bodies(attempt, numbered(10), "s")
     attempt.complete()
     world.commit(0, {0: 0}, ticks=0)
     world.broker.dispatch()
@@ -999,38 +977,17 @@ def test_a_landing_that_is_planned_again_has_one_note(world: World) -> None:
 # -- pages that cannot be read ---------------------------------------------------------------------------------------
 
 
-class BrokenPages(MemoryPages):
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_broken = False
-
-    def unpack(self, page: Page) -> list[Entry]:
-        if self.is_broken:
-            raise StorageError("broken")
-        return super().unpack(page)
-
-
-def test_a_page_that_cannot_be_read_is_left_to_a_restart() -> None:
+def test_a_page_that_cannot_be_read_is_left_to_a_restart(world: World) -> None:
     """Whoever looks at the log is told; other batches go on, and a restart publishes what is left."""
-    storage = MemoryStorage()
-    pages = BrokenPages()
-    storage.memory_pages = pages
-    world = World.__new__(World)
-    world.storage = storage
-    world.broker = Broker(storage)
-    world.broker.put_vhost(VHostRecord("/"))
-    world.broker.put_user(UserRecord("u", ""))
-    world.vhost = world.broker.vhosts["/"]
-    world.declare("q")
-    world.open()
+    pages = world.storage.memory_pages
     world.staged(numbered(2000), batch=0)
     world.staged(["small"], batch=1)
-    pages.is_broken = True
-    with pytest.raises(InternalError, match="broken"):
+    pages.is_readable = False
+    with pytest.raises(InternalError, match="damaged"):
         world.commit(0, {0: 0})
     world.commit(1, {0: 0})
     assert world.bodies() == ["small"]
-    pages.is_broken = False
+    pages.is_readable = True
     again = world.restarted()
     again.tick(3)
     assert again.bodies() == numbered(2000)

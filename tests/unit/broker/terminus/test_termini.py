@@ -6,10 +6,7 @@ import pytest
 
 from flintmq.base.errors import ResourceError
 from flintmq.base.limits import TERMINI_MAX, TERMINI_USER_MAX
-from flintmq.broker.broker import Broker
-from flintmq.broker.message import Entry, Table
-from flintmq.broker.ports import VHostRecord
-from flintmq.broker.queue.base import Queue
+from flintmq.broker.message import Entry
 from flintmq.broker.queue.classic import view_of
 from flintmq.broker.queue.seen import Seen
 from flintmq.broker.queue.settlement import ACCEPTED, RELEASED, modified
@@ -25,34 +22,19 @@ from flintmq.broker.terminus.terminus import (
     SourceTerminus,
     TargetTerminus,
 )
+from tests.unit.broker import world as worlds
 from tests.unit.broker.memory import MemoryStorage, got, message
 
 
-class World:
-    """A broker with a queue, as a restart would find it again."""
+class World(worlds.World):
+    """A broker with a queue."""
 
     def __init__(self, storage: MemoryStorage | None = None) -> None:
-        self.storage = MemoryStorage() if storage is None else storage
-        self.broker = Broker(self.storage)
+        super().__init__(storage)
         if storage is None:
-            self.broker.now_ms = 1000
-            self.broker.put_vhost(VHostRecord("/"))
             self.declare("q")
         else:
-            self.count = self.broker.recover(storage.definitions.load())
-            self.broker.now_ms = 5000
             self.broker.dispatch()
-        self.vhost = self.broker.vhosts["/"]
-
-    def declare(self, name: str, arguments: Table | None = None) -> Queue:
-        return self.broker.vhosts["/"].declare_queue(name, True, False, False, arguments or {}, None)
-
-    def restarted(self) -> "World":
-        return World(self.storage)
-
-    @property
-    def queue(self) -> Queue:
-        return self.vhost.queues["q"]
 
     @property
     def termini(self) -> TerminusRegistry:
@@ -67,23 +49,6 @@ class World:
         made = self.termini.make_target("u", "c", "l", durability, expiry, timeout_ms, b"target")
         made.attach(object(), "session", "connection")
         return made
-
-    def put(self, *bodies: str) -> None:
-        for body in bodies:
-            self.vhost.deliver(message(body, persistent=True), [self.queue])
-
-    def take(self) -> Entry:
-        entry = got(self.queue)
-        assert entry is not None
-        return entry
-
-    def pass_ms(self, ms: int) -> None:
-        self.broker.now_ms += ms
-        self.broker.dispatch()
-
-    @property
-    def kept(self) -> list[bytes]:
-        return sorted(self.storage.memory_journal.kept.values())
 
 
 # -- a source --------------------------------------------------------------------------------------------------------
