@@ -114,22 +114,6 @@ def test_tuning_beyond_the_offer_ends_the_connection(
     assert text in broker.wait_for_log("connection ended", peer=attacker.name)["reason"]
 
 
-def test_tuning_below_the_minimum_is_refused_with_530(broker: BrokerProcess, attacker: AmqpSocket) -> None:
-    """The protocol has a smallest frame."""
-    attacker.log_in()
-    attacker.send_method(0, ConnectionTuneOk(channel_max=1, frame_max=4095))
-    assert "lower than the minimum of 4096" in attacker.expect_close(530).reply_text
-    broker.wait_for_log("connection ended", peer=attacker.name)
-
-
-def test_zero_in_tuning_takes_the_offer(attacker: AmqpSocket) -> None:
-    """A client that names no limit of its own is held to the broker's."""
-    attacker.open(frame_max=0, channel_max=0)
-    attacker.open_channel(CHANNEL_MAX)
-    attacker.send_method(CHANNEL_MAX + 1, ChannelOpen())
-    attacker.expect_close(530)
-
-
 OUT_OF_TURN: dict[str, tuple[Method, int]] = {
     "open before the login": (ConnectionOpen(), 503),
     "tune-ok before the login": (ConnectionTuneOk(), 503),
@@ -145,13 +129,6 @@ def test_steps_out_of_turn(broker: BrokerProcess, attacker: AmqpSocket, method: 
     attacker.send_method(0, method)
     attacker.expect_close(code)
     broker.wait_for_log("connection ended", peer=attacker.name)
-
-
-def test_a_channel_before_the_login(attacker: AmqpSocket) -> None:
-    """No channel exists before connection.open."""
-    attacker.begin()
-    attacker.send_method(1, ChannelOpen())
-    attacker.expect_close(504)
 
 
 def test_a_client_may_leave_during_the_handshake(attacker: AmqpSocket) -> None:

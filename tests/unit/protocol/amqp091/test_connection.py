@@ -17,6 +17,8 @@ from flintmq.wire.amqp091.methods import (
     ChannelOpenOk,
     ConnectionClose,
     ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionTune,
     QueueDeclare,
     QueueDeclareOk,
 )
@@ -332,47 +334,69 @@ def test_message_above_the_limit_is_refused_at_its_header() -> None:
 # -- what a peer may not do -----------------------------------------------------------------------------------------
 
 OPEN_CHANNEL = frame(1, 1, bytes.fromhex("0014000a00"))
+PUBLISHED = frame(1, 1, PUBLISH)
+QOS = encode_method(BasicQos(prefetch_count=1))
+# Sent once channel 1 is open: the code that the connection is closed with, and words of its text.
 FAULTS = {
-    "end octet": (OPEN_CHANNEL + frame(1, 1, PUBLISH, end=0), 501),
-    "frame too large": (frame(3, 1, bytes(131_072)), 501),
-    "frame type": (OPEN_CHANNEL + frame(9, 1, b""), 501),
-    "method frame too short": (OPEN_CHANNEL + frame(1, 1, b"\0"), 501),
-    "heartbeat on a channel": (OPEN_CHANNEL + frame(8, 1, b""), 501),
-    "unknown method": (OPEN_CHANNEL + frame(1, 1, bytes.fromhex("003c03e7")), 540),
-    "unknown class": (OPEN_CHANNEL + frame(1, 1, bytes.fromhex("03e7000a")), 540),
-    "cut-off arguments": (OPEN_CHANNEL + frame(1, 1, bytes.fromhex("003c000a00")), 502),
-    "a server's method": (OPEN_CHANNEL + frame(1, 1, encode_method(QueueDeclareOk())), 503),
-    "connection method late": (frame(1, 0, bytes.fromhex("000a0028012f0000")), 503),
-    "channel not open": (frame(1, 1, PUBLISH), 504),
-    "header on a channel not open": (frame(2, 1, header(1)), 504),
-    "channel opened twice": (OPEN_CHANNEL * 2, 504),
-    "header without method": (OPEN_CHANNEL + frame(2, 1, header(1)), 505),
-    "body without header": (OPEN_CHANNEL + frame(1, 1, PUBLISH) + frame(3, 1, b"x"), 505),
-    "method within content": (OPEN_CHANNEL + frame(1, 1, PUBLISH) * 2, 505),
-    "header of another class": (OPEN_CHANNEL + frame(1, 1, PUBLISH) + frame(2, 1, header(1, 50)), 505),
-    "body longer than its header says": (
-        OPEN_CHANNEL + frame(1, 1, PUBLISH) + frame(2, 1, header(1)) + frame(3, 1, b"xy"),
+    "payload above frame_max": (frame(3, 1, bytes(131_065)), 501, "131073 bytes: a frame may have 131072"),
+    "wrong end octet": (frame(1, 1, QOS, end=0xCD), 501, "end octet 0xcd, 0xce was due"),
+    "end octet too late": (frame(1, 1, QOS, end=0) + b"\xce", 501, "end octet 0x00"),
+    "frame type": (frame(9, 1, b""), 501, "frame type 9 is unknown"),
+    "frame type on channel 0": (frame(9, 0, b""), 501, "frame type 9 is unknown"),
+    "heartbeat on a channel": (frame(8, 1, b""), 501, "heartbeat on channel 1"),
+    "method frame too short": (frame(1, 1, b"\0\0\0"), 501, "4 bytes at least"),
+    "method frame too short on channel 0": (frame(1, 0, b"\0\0\0"), 501, "4 bytes at least"),
+    "header on channel 0": (frame(2, 0, header(1)), 505, "frame type 2 on channel 0"),
+    "body on channel 0": (frame(3, 0, b"x"), 505, "frame type 3 on channel 0"),
+    "unknown method": (frame(1, 1, bytes.fromhex("003c00f0")), 540, "unknown method 60/240"),
+    "unknown class": (frame(1, 1, bytes.fromhex("004d000a")), 540, "unknown method 77/10"),
+    "unknown method on channel 0": (frame(1, 0, bytes.fromhex("000a00f0")), 540, "unknown method 10/240"),
+    "arguments cut short": (frame(1, 1, QOS[:-1]), 502, "basic.qos"),
+    "arguments and more": (frame(1, 1, QOS + b"\0"), 502, "1 bytes are left"),
+    "name that is not UTF-8": (frame(1, 1, bytes.fromhex("0032000a 0000 02c328 00 00000000")), 502, "not UTF-8"),
+    "a server's method": (frame(1, 1, encode_method(QueueDeclareOk())), 503, "not for this side to receive"),
+    "tune from a client": (frame(1, 0, encode_method(ConnectionTune())), 503, "connection.tune on channel 0"),
+    "open twice": (frame(1, 0, bytes.fromhex("000a0028012f0000")), 503, "connection.open on channel 0 while open"),
+    "connection method on a channel": (frame(1, 1, encode_method(ConnectionOpen())), 503, "not for this side"),
+    "channel method on channel 0": (frame(1, 0, OPEN_CHANNEL[7:-1]), 503, "channel.open on channel 0"),
+    "channel not open": (frame(1, 2, QOS), 504, "expected 'channel.open' on channel 2"),
+    "header on a channel not open": (frame(2, 2, header(1)), 504, "channel 2, which is not open"),
+    "channel opened twice": (OPEN_CHANNEL, 504, "second 'channel.open' seen"),
+    "channel above channel_max": (frame(1, 2048, OPEN_CHANNEL[7:-1]), 530, "channel_max (2047)"),
+    "header without method": (frame(2, 1, header(1)), 505, "expected method frame, got non method frame instead"),
+    "body without method": (frame(3, 1, b"x"), 505, "expected method frame"),
+    "body without header": (
+        PUBLISHED + frame(3, 1, b"x"),
         505,
+        "expected content header for class 60, got non content",
     ),
-    "header with a weight": (
-        OPEN_CHANNEL + frame(1, 1, PUBLISH) + frame(2, 1, b"\0\x3c\0\1" + header(1)[4:]),
+    "method before the header": (PUBLISHED * 2, 505, "expected content header for class 60"),
+    "method before the body": (PUBLISHED + frame(2, 1, header(1)) + PUBLISHED, 505, "expected content body, got non"),
+    "header of another class": (PUBLISHED + frame(2, 1, header(1, 50)), 505, "for class 60, got one for class 50"),
+    "header with a weight": (PUBLISHED + frame(2, 1, b"\0\x3c\0\1" + header(1)[4:]), 505, "weight 1 instead"),
+    "header too short": (PUBLISHED + frame(2, 1, b"\0" * 12), 501, "content header too short"),
+    "body too long": (PUBLISHED + frame(2, 1, header(3)) + frame(3, 1, b"four"), 505, "body of 3 bytes more, got 4"),
+    "second frame too long": (
+        PUBLISHED + frame(2, 1, header(3)) + frame(3, 1, b"tw") * 2,
         505,
+        "content body of 1 bytes more, got 2",
     ),
-    "header too short": (OPEN_CHANNEL + frame(1, 1, PUBLISH) + frame(2, 1, b"\0" * 12), 501),
-    "content on channel 0": (frame(2, 0, header(1)), 505),
 }
 
 
 @pytest.mark.parametrize("step", [0, 1], ids=["whole", "byte by byte"])
-@pytest.mark.parametrize(("data", "code"), FAULTS.values(), ids=FAULTS.keys())
-def test_fault_of_a_peer_closes_with_its_code(data: bytes, code: int, step: int) -> None:
+@pytest.mark.parametrize(("data", "code", "text"), FAULTS.values(), ids=FAULTS.keys())
+def test_fault_of_a_peer_closes_with_its_code(data: bytes, code: int, text: str, step: int) -> None:
     """Each way to break the protocol ends in connection.close with the reply code the specification gives it."""
     if step and len(data) > 1000:
         step = 997
     pair = ConnectionPair().open()
+    pair.channel()
     for start in range(0, len(data), step or len(data)):
         pair.server.engine.receive(data[start : start + (step or len(data))], 0.0)
-    assert close_in(pair.server.sent()).reply_code == code
+    close = close_in(pair.server.sent())
+    assert close.reply_code == code
+    assert text in close.reply_text
     assert len(pair.server.closed) == 1
 
 
