@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import flintmq.client as fc
 import flintmq.client.amqp10 as amqp
+from flintmq.base.errors import FlintError
 from flintmq.wire.amqp091.properties import decode_properties
 from tests.integration.conftest import Connect10
 from tests.servers import BrokerProcess
@@ -270,3 +272,13 @@ def test_a_stream_of_both_protocols_is_fetched_in_one(connection: amqp.Connectio
         assert [(record.offset, record.body) for record in records] == [(n, b"%d" % n) for n in range(30)]
         assert decode_properties(records[2].properties).message_id == "id-0"
     channel.delete_queue("mixed")
+
+
+def test_a_broker_that_stops_says_so(tmp_path: Path) -> None:
+    """Clients are told that it is the broker's doing, as RabbitMQ tells them."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        connection = amqp.connect(broker.url)
+        receiver = connection.receiver(amqp.Source(dynamic=True))
+        assert broker.stop() == 0
+        with pytest.raises(FlintError, match="broker forced connection closure with reason 'shutdown'"):
+            receiver.receive(timeout=60.0)

@@ -1,7 +1,6 @@
 """Leases over the wire: what a reader takes from a queue is the same whenever it is read, until it is settled."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -49,24 +48,3 @@ def test_a_batch_is_read_and_settled(channel: fc.Channel) -> None:
     channel.lease_settle("orders", "reader", opened.epoch, 10_000)
     assert channel.lease_release("orders", "reader", opened.epoch) == 0
     assert channel.declare_queue("orders").message_count == 0
-
-
-def test_a_restart_changes_nothing(tmp_path: Path) -> None:
-    """After the broker was killed, a range has the messages it had before, and nobody else gets them."""
-    with BrokerProcess(tmp_path) as broker:
-        with fc.connect(broker.url) as connection, connection.channel(confirms=True) as channel:
-            _fill(channel, "orders", 3_000)
-            epoch = channel.lease_open("orders", "reader").epoch
-            channel.lease_extend("orders", "reader", epoch, 2_000)
-            channel.lease_settle("orders", "reader", epoch, 500)
-            before = _read(channel, "orders", 500, 2_000)
-            broker.kill()
-        broker.start()
-        with fc.connect(broker.url) as connection, connection.channel(confirms=True) as channel:
-            assert channel.lease_open("orders", "reader", epoch) == fc.LeaseInfo(epoch, 500, 2_000)
-            assert _read(channel, "orders", 500, 2_000) == before
-            assert channel.declare_queue("orders").message_count == 1_000
-            assert channel.lease_extend("orders", "reader", epoch, 10_000).next == 3_000
-            assert [body for _, body, _ in _read(channel, "orders", 500, 3_000)] == [
-                b"%d" % n for n in range(500, 3_000)
-            ]

@@ -7,12 +7,10 @@ import pytest
 
 import flintmq.client as fc
 from flintmq.wire.amqp091.committed_attempts import ATTEMPTS_PER_FRAME
-from flintmq.wire.amqp091.tables import Table
 from tests.servers import BrokerProcess
 
 Connect = Callable[..., fc.Connection]
 
-STREAM: Table = {"x-queue-type": "stream"}
 PERSISTENT = fc.encode_properties(fc.Properties(delivery_mode=2))
 
 
@@ -118,66 +116,6 @@ def test_more_attempts_than_a_frame_has_room_for(
     assert drain(driver, queue, count) == [f"0/{partition}/1/0" for partition in range(count)]
 
 
-def test_a_new_writer_fences_the_old_one(
-    connection: fc.Connection, driver: fc.Channel, request: pytest.FixtureRequest
-) -> None:
-    """The owner may open again and goes on; another one begins anew, and the one before can do nothing any more."""
-    tx = name_of(request)
-    queue = driver.declare_queue(tx).name
-    old = driver.stage_open(tx, "query")
-    stage(connection, tx, old.epoch, 4, 0, 0, queue, 3)
-    assert driver.stage_commit(tx, old.epoch, 4, {0: 0}).published == 3
-    stage(connection, tx, old.epoch, 5, 0, 0, queue, 3)
-    again = connection.channel().stage_open(tx, "query")
-    assert (again.epoch, again.last_batch) == (old.epoch, 4)
-    new = connection.channel().stage_open(tx, "another query")
-    assert (new.epoch > old.epoch, new.last_batch) == (True, -1)
-    with pytest.raises(fc.ChannelClosed, match="taken over by another writer"):
-        driver.stage_commit(tx, old.epoch, 5, {0: 0})
-    task = connection.channel()
-    with pytest.raises(fc.ChannelClosed, match="taken over by another writer"):
-        task.stage_select(tx, old.epoch, 5, 0, 1)
-    with pytest.raises(fc.ChannelClosed, match="taken over by another writer"):
-        connection.channel().stage_open(tx, "query")
-    with pytest.raises(fc.ChannelClosed, match="batch 5, partition 0, attempt 0 of .* is not complete"):
-        connection.channel().stage_commit(tx, new.epoch, 5, {0: 0})
-    assert len(drain(connection.channel(), queue, 3)) == 3
-
-
-def test_what_is_not_complete_is_discarded(
-    connection: fc.Connection, driver: fc.Channel, request: pytest.FixtureRequest
-) -> None:
-    """An attempt whose channel ends before it is ready cannot be committed, and leaves nothing behind."""
-    tx = name_of(request)
-    queue = driver.declare_queue(tx).name
-    info = driver.stage_open(tx, "query")
-    task = connection.channel(confirms=True)
-    task.stage_select(tx, info.epoch, 0, 0, 0)
-    task.publish_batch([("", queue, b"lost", PERSISTENT)] * 10)
-    task.close()
-    with pytest.raises(fc.ChannelClosed, match="batch 0, .* is not complete"):
-        driver.stage_commit(tx, info.epoch, 0, {0: 0})
-    driver = connection.channel()
-    assert driver.stage_commit(tx, info.epoch, 0, {}) == fc.StageCommitted(0, False)
-    assert driver.get(queue) is None
-    assert not connection.channel().stage_select(tx, info.epoch, 0, 0, 1)
-
-
-def test_streams_get_a_batch_too(connection: fc.Connection, driver: fc.Channel, request: pytest.FixtureRequest) -> None:
-    """A stream has the messages of a batch, in order, once that is committed."""
-    tx = name_of(request)
-    stream = driver.declare_queue(tx, arguments=STREAM).name
-    info = driver.stage_open(tx, "query")
-    stage(connection, tx, info.epoch, 0, 0, 0, stream, 100)
-    assert driver.stream_query(stream).next_offset == 0
-    driver.stage_commit(tx, info.epoch, 0, {0: 0})
-    deadline = time.monotonic() + 60
-    while driver.stream_query(stream).next_offset < 100 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    chunk = driver.stream_fetch(stream, 0, 100)
-    assert [record.body.decode() for record in chunk.records] == [f"0/0/0/{n}" for n in range(100)]
-
-
 def test_a_writer_that_is_done_is_forgotten(driver: fc.Channel, request: pytest.FixtureRequest) -> None:
     """A transactional id can be given up; who opens it again begins anew."""
     tx = name_of(request)
@@ -206,30 +144,3 @@ def test_aborted_and_confused(connection: fc.Connection, driver: fc.Channel, req
     unknown = connection.channel()
     with pytest.raises(fc.ChannelClosed, match="no transactional id 'nobody'"):
         unknown.stage_select("nobody", 1, 0, 0, 0)
-
-
-def test_what_is_committed_or_complete_survives(
-    connect: Connect, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> None:
-    """After a kill, a committed batch is on its queue, a complete attempt can be committed, and all else is gone."""
-    with BrokerProcess(tmp_path_factory.mktemp("kill") / "data") as broker:
-        with connect(broker.url) as connection:
-            driver = connection.channel()
-            driver.declare_queue("q")
-            info = driver.stage_open("tx", "query")
-            stage(connection, "tx", info.epoch, 0, 0, 0, "q", 3000)
-            stage(connection, "tx", info.epoch, 1, 0, 0, "q", 3000)
-            stage(connection, "tx", info.epoch, 1, 0, 1, "q", 100)
-            driver.stage_commit("tx", info.epoch, 0, {0: 0})
-            task = connection.channel(confirms=True)
-            task.stage_select("tx", info.epoch, 1, 1, 0)
-            task.publish_batch([("", "q", b"lost", PERSISTENT)] * 1500)
-            broker.kill()
-        broker.start()
-        with connect(broker.url) as connection:
-            driver = connection.channel()
-            assert drain(driver, "q", 3000) == [f"0/0/0/{n}" for n in range(3000)]
-            assert driver.stage_commit("tx", info.epoch, 1, {0: 1}).published == 100
-            assert drain(driver, "q", 100) == [f"1/0/1/{n}" for n in range(100)]
-            assert driver.stage_open("tx", "query").last_batch == 1
-        assert broker.stop() == 0

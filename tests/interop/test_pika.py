@@ -51,23 +51,6 @@ def test_stream_from_an_offset(channel: BlockingChannel, stream: str, start: obj
         assert read(channel, stream, start, len(expected)) == expected
 
 
-@pytest.mark.parametrize("start", ["next", 10, 1_000_000])
-def test_stream_from_its_end(channel: BlockingChannel, stream: str, start: object) -> None:
-    """A reader of what comes next gets nothing of what is there, and then what comes."""
-    taken: list[tuple[int, bytes]] = []
-
-    def take(_: object, method: Any, properties: Any, body: bytes) -> None:  # noqa: ANN401 - pika has no types
-        taken.append((properties.headers["x-stream-offset"], body))
-
-    channel.basic_qos(prefetch_count=100)
-    channel.basic_consume(stream, take, arguments={"x-stream-offset": start})
-    channel.basic_publish("", stream, b"new")
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not taken and time.monotonic() < deadline:
-        channel.connection.process_data_events(1.0)
-    assert taken == [(10, b"new")]
-
-
 def test_stream_from_a_time(channel: BlockingChannel, stream: str) -> None:
     """A timestamp in the past finds the first message at or after it, one in the future finds none that is there."""
     now = datetime.now(UTC)
@@ -78,16 +61,6 @@ def test_stream_from_a_time(channel: BlockingChannel, stream: str) -> None:
     boundary = datetime.now(UTC).replace(microsecond=0)
     channel.basic_publish("", stream, b"later")
     assert read(channel, stream, boundary, 1) == [(10, b"later")]
-
-
-@pytest.mark.parametrize("start", ["yesterday", True, None])
-def test_stream_from_nowhere(channel: BlockingChannel, stream: str, start: object) -> None:
-    """An offset that is none is 406."""
-    channel.basic_qos(prefetch_count=1)
-    with pytest.raises(ChannelClosedByBroker, match="invalid arg .*x-stream-offset") as raised:
-        channel.basic_consume(stream, print, arguments={"x-stream-offset": start})
-    assert raised.value.reply_code == 406
-    channel.connection.channel().queue_declare(stream, passive=True)
 
 
 @pytest.mark.parametrize(
@@ -221,26 +194,6 @@ def test_exchanges_bound_to_exchanges(channel: BlockingChannel, name: str) -> No
     assert [body for _, _, body in _all(channel, rest)] == [b"b", b"unbound"]
     for suffix in ("", ".all", ".rest"):
         channel.exchange_delete(name + suffix)
-
-
-def test_delayed_exchange(channel: BlockingChannel, name: str) -> None:
-    """What the delayed message plugin's clients do: a header says when, and the message comes then."""
-    channel.exchange_declare(name, "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
-    queue = channel.queue_declare("", exclusive=True).method.queue
-    channel.queue_bind(queue, name, "k")
-    started = time.monotonic()
-    # Far enough from each other for a machine that stands still between two publishes.
-    for delay in (6000, 3000):
-        properties = pika.BasicProperties(delivery_mode=2, headers={"x-delay": delay})
-        channel.basic_publish(name, "k", b"%d" % delay, properties)
-    channel.basic_publish(name, "k", b"0")
-    came = [next(channel.consume(queue, auto_ack=True, inactivity_timeout=WAIT_SECONDS)) for _ in range(3)]
-    # The broker counts in whole milliseconds.
-    assert time.monotonic() - started > 5.99
-    assert [body for _, _, body in came] == [b"0", b"3000", b"6000"]
-    assert came[1][1].headers == {"x-delay": -3000}
-    channel.cancel()
-    channel.exchange_delete(name)
 
 
 def _all(channel: BlockingChannel, queue: str) -> list[tuple[Any, Any, bytes]]:

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -20,7 +19,6 @@ from proton.utils import (
 
 from tests.interop.conftest import Connect
 from tests.interop.peer import WAIT_SECONDS, PeerChannel
-from tests.interop.with_pika import PikaPeer
 from tests.servers import BrokerProcess
 
 # How long nothing may come before we believe that nothing will.
@@ -570,47 +568,6 @@ def test_streams_from_an_offset(connection: BlockingConnection, stream: str, sta
         receiver.close()
 
 
-def test_a_stream_from_now_on(connection: BlockingConnection, stream: str) -> None:
-    """`next` begins with what is published from now on."""
-    receiver = connection.create_receiver(f"/queues/{stream}", credit=4, options=offset("next"))
-    fill(connection, stream, "new")
-    assert receiver.receive().body == "new"
-    receiver.accept()
-
-
-@pytest.mark.parametrize(
-    ("name_of_filter", "descriptor", "value"),
-    [
-        ("selector", "apache.org:selector-filter:string", "n > 2 AND n < 8 AND n <> 5"),
-        ("sql-filter", "amqp:sql-filter", "n IN (3, 4, 6, 7)"),
-    ],
-)
-def test_streams_by_selector(
-    connection: BlockingConnection, stream: str, name_of_filter: str, descriptor: str, value: str
-) -> None:
-    """A reader of a stream gets what its filter selects."""
-    start = symbol("rabbitmq:stream-offset-spec")
-    filters = {start: Described(start, "first"), symbol(name_of_filter): Described(symbol(descriptor), value)}
-    receiver = connection.create_receiver(f"/queues/{stream}", credit=10, options=Filter(filters))
-    assert [receiver.receive().body for _ in range(4)] == [3, 4, 6, 7]
-    assert silent(receiver)
-
-
-def test_streams_by_property(connection: BlockingConnection, stream: str) -> None:
-    """The property filter compares the fields it names."""
-    start, by_property = symbol("rabbitmq:stream-offset-spec"), symbol("amqp:properties-filter")
-    filters = {
-        start: Described(start, "first"),
-        by_property: Described(by_property, {symbol("subject"): "even"}),
-    }
-    receiver = connection.create_receiver(f"/queues/{stream}", credit=10, options=Filter(filters))
-    assert [receiver.receive().body for _ in range(5)] == [0, 2, 4, 6, 8]
-    in_place = receiver.link.remote_source.filter
-    in_place.rewind()
-    in_place.next()
-    assert in_place.get_dict().keys() == filters.keys()
-
-
 # -- connections ------------------------------------------------------------------------------------------------
 
 
@@ -647,31 +604,6 @@ def test_what_the_broker_says_of_itself(connection: BlockingConnection) -> None:
     properties = connection.conn.remote_properties
     assert properties["product"] == "RabbitMQ"
     assert tuple(int(part) for part in properties["version"].split("."))[:2] >= (4, 0)
-
-
-@pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_messages_survive_a_restart(tmp_path: Path, how: str) -> None:
-    """A durable message that was accepted is there after a stop and after a kill, as it was."""
-    with BrokerProcess(tmp_path / "data") as broker:
-        connection = BlockingConnection(f"amqp://guest:guest@127.0.0.1:{broker.port}", timeout=WAIT_SECONDS)
-        declare(broker, "kept")
-        fill(connection, "kept", {"key": [1, 2.5, "x"]}, subject="s", properties={"p": True})
-        if how == "killed":
-            broker.kill()
-        else:
-            connection.close()
-            assert broker.stop() == 0
-        broker.start()
-        connection = BlockingConnection(f"amqp://guest:guest@127.0.0.1:{broker.port}", timeout=WAIT_SECONDS)
-        (message,) = drained(connection, "kept")
-        assert (message.body, message.subject, message.properties) == ({"key": [1, 2.5, "x"]}, "s", {"p": True})
-        connection.close()
-
-
-def declare(broker: BrokerProcess, queue: str) -> None:
-    peer = PikaPeer(broker.url)
-    peer.channel().declare_queue(queue, durable=True)
-    peer.close()
 
 
 def test_second_settle_mode(connection: BlockingConnection, queue: str) -> None:
