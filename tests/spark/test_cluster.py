@@ -8,12 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.conftest import Queues
-
-pytestmark = pytest.mark.cluster
 
 
 def numbers(start: int, end: int) -> list[bytes]:

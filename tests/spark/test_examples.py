@@ -15,6 +15,7 @@ SCRIPTS = sorted(file.stem for file in (EXAMPLES / "expected").glob("*.txt"))
 MINUTES = 8
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60 * MINUTES)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_example(name: str) -> None:

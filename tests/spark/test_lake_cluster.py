@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from flintmq.spark.lake.capture import capture
@@ -13,7 +12,6 @@ from flintmq.spark.lake.replay import replay
 from tests.spark.conftest import Queues
 from tests.spark.lakes import parquet_files, rows
 
-pytestmark = pytest.mark.cluster
 PATIENCE_SECONDS = 100
 
 

@@ -114,20 +114,6 @@ def test_a_failed_batch(capture: Capture, queues: Queues, queue: str) -> None:
     assert attempts[4:] == [(2, [*numbers(40, 50), b"later", b"later"])]
 
 
-def test_two_queries_of_one_name(capture: Capture, queues: Queues, queue: str) -> None:
-    """The older query ends with one clear error; the newer one goes on with what the older one left."""
-    queues.add(queue, *numbers(0, 10))
-    older = capture.start(queue)
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while ready(queues, queue) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    queues.channel.lease_open(queue, CONSUMER)
-    assert "a consumerName is for one query, so give each its own" in failure(older)
-    queues.add(queue, *numbers(10, 20))
-    capture.now(queue)
-    assert capture.captured() == numbers(0, 20)
-
-
 def test_two_queries_that_are_started_again(
     capture: Capture, spark: SparkSession, broker: BrokerProcess, queues: Queues, queue: str, tmp_path: Path
 ) -> None:
@@ -199,21 +185,6 @@ def test_a_sink_in_a_thread(capture: Capture, spark: SparkSession, queues: Queue
     assert ready(queues, queue) == 5
 
 
-def test_a_lease_that_is_kept(capture: Capture, queues: Queues, queue: str) -> None:
-    """A query that has nothing to do for longer than its leaseTimeout goes on with what it has."""
-    queues.add(queue, *numbers(0, 10))
-    query = capture.start(queue, leaseTimeout="5s", maxMessagesPerTrigger="10", every="10 seconds")
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(query.recentProgress) < 1 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(7)
-    assert ready(queues, queue) == 0
-    queues.add(queue, *numbers(10, 20))
-    query.processAllAvailable()
-    query.stop()
-    assert capture.captured() == numbers(0, 20)
-
-
 def test_a_lease_that_is_gone(capture: Capture, queues: Queues, queue: str) -> None:
     """A lease that was released is no longer what the checkpoint speaks of, also when another one has its name."""
     queues.add(queue, *numbers(0, 10))
@@ -228,11 +199,6 @@ def test_a_lease_that_is_gone(capture: Capture, queues: Queues, queue: str) -> N
     assert queues.channel.lease_open(queue, CONSUMER).first == 0
     capture.now(queue, failOnDataLoss="false")
     assert sorted(capture.captured(), key=int) == numbers(0, 30)
-
-
-def test_no_name(capture: Capture, queues: Queues, queue: str) -> None:
-    """A query on an ordinary queue has to say under which name it reads."""
-    assert "the option consumerName is missing" in failure(capture.start(queue, now=True, consumerName=""))
 
 
 def test_browse(spark: SparkSession, broker: BrokerProcess, queues: Queues, queue: str) -> None:

@@ -137,10 +137,22 @@ def test_run_and_ask(broker: BrokerProcess, carriers: Carriers) -> None:
     assert "finished" in shown.stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_told_to_end(broker: BrokerProcess, carriers: Carriers, number: signal.Signals) -> None:
+def test_told_to_end(broker: BrokerProcess, carriers: Carriers) -> None:
     """Ctrl-C, which a whole terminal gets, and SIGTERM end a pipeline in order: nothing is lost or doubled."""
-    carriers.add(0, 50)
+    tell_to_end(broker, carriers, signal.SIGINT, 0)
+    tell_to_end(broker, carriers, signal.SIGTERM, 80)
+    assert pipeline("run", str(carriers.file), "--available-now").returncode == 0
+    assert carriers.came() == expected(0, 160)
+
+
+def is_at_work(broker: BrokerProcess, name: str) -> bool:
+    word = last_word(broker, name)
+    return word is not None and word.state is State.RUNNING and word.rows >= 50
+
+
+def tell_to_end(broker: BrokerProcess, carriers: Carriers, number: signal.Signals, start: int) -> None:
+    """While it works on 80 messages from the number `start` on."""
+    carriers.add(start, start + 50)
     running = subprocess.Popen(  # noqa: S603 - our own command
         command("pipeline", "run", str(carriers.file)),
         env=environment(),
@@ -150,9 +162,9 @@ def test_told_to_end(broker: BrokerProcess, carriers: Carriers, number: signal.S
         start_new_session=True,
     )
     try:
-        until("the first batch", lambda: carriers.waiting() >= 50)
-        until("it says so", lambda: (word := last_word(broker, carriers.name)) is not None and word.rows == 50)
-        carriers.add(50, 80)
+        until("the first batch", lambda: carriers.waiting() >= start + 50)
+        until("it says so", lambda: is_at_work(broker, carriers.name))
+        carriers.add(start + 50, start + 80)
         if number is signal.SIGINT:
             os.killpg(running.pid, number)
         else:
@@ -166,21 +178,6 @@ def test_told_to_end(broker: BrokerProcess, carriers: Carriers, number: signal.S
     word = last_word(broker, carriers.name)
     assert word is not None
     assert word.state is State.STOPPED
-    assert pipeline("run", str(carriers.file), "--available-now").returncode == 0
-    assert carriers.came() == expected(0, 80)
-
-
-@pytest.mark.cluster
-def test_local_cluster(carriers: Carriers) -> None:
-    """The same on executors that share nothing with the driver."""
-    carriers.add(0, 100)
-    done = pipeline("run", str(carriers.file), "--available-now", "--master", "local-cluster[2,1,1024]")
-    assert (done.returncode, done.stderr) == (
-        0,
-        started("local-cluster[2,1,1024]")
-        + f"{carriers.name}.names: finished, 100 rows read in 1 batch, 100 rows written\n",
-    )
-    assert carriers.came() == expected(0, 100)
 
 
 # -- clusters and servers that run already ----------------------------------------------------------------------
@@ -231,7 +228,7 @@ def standalone(broker: BrokerProcess, tmp_path: Path) -> Iterator[str]:
             yield url
 
 
-@pytest.mark.cluster
+@pytest.mark.long
 def test_standalone(carriers: Carriers, standalone: str, tmp_path: Path) -> None:
     """On a master with two workers, the same definition runs unchanged, and both of them work."""
     carriers.add(0, 100)
@@ -282,6 +279,7 @@ flows:
 """
 
 
+@pytest.mark.long
 def test_spark_connect(carriers: Carriers, connect: str, queues: Queues, tmp_path: Path) -> None:
     """With Spark Connect, only the definition is here, and all of Spark is elsewhere. Several sinks know whose a batch
     is there, too: with a new checkpoint, the first one of all is no repetition.

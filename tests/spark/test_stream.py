@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-import flintmq.client as fc
 from tests.servers import BrokerProcess
 from tests.spark.conftest import Queues
 
@@ -79,14 +78,6 @@ def test_restarts(pipeline: Pipeline, queues: Queues, tmp_path: Path) -> None:
     assert not any(b"guest" in file.read_bytes() for file in files)
 
 
-def test_limit_per_trigger(pipeline: Pipeline, queues: Queues) -> None:
-    """maxMessagesPerTrigger bounds every micro-batch, and availableNow reads all in as many as it takes."""
-    queue = queues.stream(*numbers(0, 25))
-    query = pipeline.capture_now(queue, maxMessagesPerTrigger="10")
-    assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows] == [10, 10, 5]
-    assert pipeline.captured() == list(enumerate(numbers(0, 25)))
-
-
 def test_going_on(pipeline: Pipeline, queues: Queues) -> None:
     """A running query takes what comes, after a pause too; its progress tells how far the stream goes."""
     queue = queues.stream(*numbers(0, 10))
@@ -145,47 +136,3 @@ def test_partitioned_streams(pipeline: Pipeline, queues: Queues) -> None:
     query = pipeline.capture(f"{first},{second}").trigger(availableNow=True).start()
     with pytest.raises(StreamingQueryException, match="queues can be added to a query, but not removed"):
         query.awaitTermination(PATIENCE_SECONDS)
-
-
-def test_bytes_per_trigger(pipeline: Pipeline, queues: Queues) -> None:
-    """maxBytesPerTrigger bounds every micro-batch, to within what the stream's index knows."""
-    queue = queues.stream(*[bytes(20_000)] * 40)
-    query = pipeline.capture_now(queue, maxBytesPerTrigger="200000")
-    counts = [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
-    assert sum(counts) == 40
-    assert 3 <= len(counts) <= 6
-    assert max(counts) <= 14
-
-
-def test_another_queue(pipeline: Pipeline, queues: Queues) -> None:
-    """A checkpoint is of one queue."""
-    pipeline.capture_now(queues.stream(b"1"))
-    other = queues.stream(b"2", name="other")
-    query = pipeline.capture(other).trigger(availableNow=True).start()
-    with pytest.raises(StreamingQueryException, match="queues can be added to a query"):
-        query.awaitTermination(PATIENCE_SECONDS)
-
-
-def test_a_broker_that_is_killed(spark: SparkSession, tmp_path: Path) -> None:
-    """A query outlives a broker that is killed and started again: what was confirmed is read, and read once."""
-    with BrokerProcess(tmp_path / "data") as broker:
-        pipeline = Pipeline(spark, broker.url, tmp_path)
-        publish(broker, 0, 500)
-        query = pipeline.capture("s", maxMessagesPerTrigger="100").start()
-        try:
-            pipeline.wait_for(query, 100)
-            broker.kill()
-            time.sleep(1.0)
-            # The same port: clients have no other way to find it again.
-            broker.start(broker.port)
-            publish(broker, 500, 800)
-            pipeline.wait_for(query, 800)
-        finally:
-            query.stop()
-        assert pipeline.captured() == list(enumerate(numbers(0, 800)))
-
-
-def publish(broker: BrokerProcess, start: int, end: int) -> None:
-    with fc.connect(broker.url) as connection, connection.channel(confirms=True) as channel:
-        channel.declare_queue("s", arguments={"x-queue-type": "stream"})
-        channel.publish_batch([("", "s", body) for body in numbers(start, end)])

@@ -57,34 +57,9 @@ def test_columns(spark: SparkSession, write: Write, queues: Queues) -> None:
     assert {m.properties.content_type for m in (first, second)} == {"application/x"}
 
 
-def test_dedup(spark: SparkSession, write: Write, queues: Queues) -> None:
-    """With message-ids, a job that runs again leaves nothing twice on a queue that deduplicates."""
-    exchange = queues.exchange()
-    queue = queues.bound(exchange, arguments={"x-dedup-size": 10_000})
-    frame = spark.range(0, 2000, 1, 3).selectExpr("cast(id AS string) AS body", "cast(id AS string) AS message_id")
-    for _ in range(2):
-        write(frame, exchange=exchange, deliveryMode="dedup")
-    assert sorted(int(message.body) for message in queues.taken(queue)) == list(range(2000))
-
-
 def test_no_rows(spark: SparkSession, write: Write, queues: Queues) -> None:
     """Nothing to publish is no error."""
     write(spark.range(0).selectExpr("cast(id AS string) AS body"), exchange=queues.exchange())
-
-
-def test_mandatory(spark: SparkSession, write: Write, queues: Queues) -> None:
-    """Without mandatory a message that no queue wants is dropped, as ever; with it the job fails and says which."""
-    exchange = queues.exchange()
-    frame = spark.sql("SELECT 'x' AS value, 'nobody.wants.this' AS routing_key")
-    write(frame, exchange=exchange)
-    with pytest.raises(Exception, match="the server returned 1 message, .*routing key 'nobody.wants.this'"):
-        write(frame, exchange=exchange, mandatory="true")
-
-
-def test_no_such_exchange(spark: SparkSession, write: Write) -> None:
-    """An exchange that there is not fails the job."""
-    with pytest.raises(Exception, match="404 NOT_FOUND - no exchange 'nowhere'"):
-        write(spark.sql("SELECT 'x' AS body"), exchange="nowhere")
 
 
 def test_refused_before_anything_is_published(spark: SparkSession, write: Write, queues: Queues) -> None:
@@ -99,29 +74,6 @@ def test_refused_before_anything_is_published(spark: SparkSession, write: Write,
     with pytest.raises(Exception, match="cannot be overwritten"):
         frame.write.format("flintmq").option("url", "amqp://h/").mode("overwrite").save()
     assert queues.taken(queue) == []
-
-
-def test_round_trip(spark: SparkSession, broker: BrokerProcess, queues: Queues, tmp_path: Path) -> None:
-    """Stream, transform, sink: each message comes out once, and stopping in between changes nothing."""
-    source = queues.stream()
-    exchange = queues.exchange()
-    queue = queues.bound(exchange)
-    url = broker.url
-    for start, end in ((0, 1000), (1000, 1500)):
-        queues.add(source, *[b"%d" % number for number in range(start, end)])
-        frame = spark.readStream.format("flintmq").options(url=url, queue=source, startingOffsets="earliest").load()
-        doubled = frame.selectExpr("cast(2 * cast(cast(body AS string) AS int) AS string) AS body", "routing_key")
-        writer = doubled.writeStream.format("flintmq").options(url=url, exchange=exchange, contentType="text/plain")
-        query = (
-            writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .queryName("doubling")
-            .trigger(availableNow=True)
-            .start()
-        )
-        assert query.awaitTermination(60)
-    messages = queues.taken(queue)
-    assert sorted(int(message.body) for message in messages) == list(range(0, 3000, 2))
-    assert {message.routing_key for message in messages} == {source}
 
 
 def test_what_was_read_can_be_written(spark: SparkSession, write: Write, broker: BrokerProcess, queues: Queues) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar, cast
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -202,6 +203,25 @@ def test_what_ends_a_query(code: int, text: str, error: type[Exception], expecte
     broker.fault = fc.ChannelClosed(code, text)
     with pytest.raises(error, match=expected):
         source.resume(0, source.lease)
+
+
+def test_a_lease_with_a_timeout_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From when it is opened on, under the epoch that it got; one that is opened again ends the renewal before."""
+    renewals: list[MagicMock] = []
+
+    def renew(*arguments: object) -> MagicMock:
+        renewals.append(MagicMock(arguments=arguments))
+        return renewals[-1]
+
+    monkeypatch.setattr("flintmq.spark.source.lease.LeaseRenewal", renew)
+    lease(Broker()).start()
+    assert renewals == []
+    source = lease(Broker(), leaseTimeout="5s")
+    source.start()
+    source._open()
+    source.close()
+    assert [made.arguments[1:] for made in renewals] == [("q", "c", FIRST_EPOCH + n, 5000) for n in (1, 2)]
+    assert [made.close.call_count for made in renewals] == [1, 1]
 
 
 def test_going_on_after_a_timeout() -> None:
