@@ -13,19 +13,26 @@ TYPED   := src tests benchmarks tools setup.py prerequisites.py $(wildcard examp
 NODE    := tests/interop/node tests/ui/node
 CONFORM := tests/conformance
 # Most tests wait for something; tests/conftest.py says which of them stay together, and which begin.
-SIDE_BY_SIDE := -n 3 --dist loadscope --no-loadscope-reorder
+SIDE_BY_SIDE := -n 4 --dist loadscope --no-loadscope-reorder
+# Tests of one process without sockets, of packages that are compiled: what both builds have to pass.
+BOTH_BUILDS := $(wildcard $(addprefix tests/unit/,base broker client gateway protocol storage wire) tests/property)
+INTERPRETED := FLINTMQ_EXPECT=interpreted PYTHONPATH=src TEST_EFFORT=0.2 $(BIN)/python -m pytest -n 2 --dist loadscope
+# Enough for tools and interpreted tests: an edited source need not be compiled and installed before.
+INSTALLED = $(if $(wildcard $(VENV)/.development),,$(VENV)/.development)
 # Only what was installed counts, whatever the caller has in the environment.
 unexport PYTHONPATH
 # What was compiled once, tests with their asserts rewritten above all, is not compiled again by every process.
 unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test prerequisites-of-tests prerequisites-of-demo docs security conformance mutations fuzz crash crash-long spark-long
+.PHONY: help run check test prove prerequisites-of-tests prerequisites-of-demo docs security conformance mutations fuzz crash crash-long spark-long
 .PHONY: faults bitflips audit sim sim-long demo interop bench bench-routing bench-depth bench-listing bench-recovery bench-spark lint format client methods clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
-	@echo 'make test         what CI runs: lint, the whole suite compiled, the hot path again interpreted'
+	@echo 'make check        lint, unit tests and model machines, interpreted: 2 minutes, without compiling'
+	@echo 'make test         what CI runs: lint, the whole suite compiled, the hot path again interpreted: 12 minutes'
+	@echo 'make prove        what takes hours, before a release: every campaign below at its full length'
 	@echo 'make docs         the documentation as a site, in build/docs'
 	@echo 'make conformance  AMQP rule by rule, written down in docs/conformance-*.md'
 	@echo 'make mutations    breaks each of these rules in a copy of the sources, and sees its test fail: 20 minutes'
@@ -59,13 +66,29 @@ endef
 run: $(VENV)/.broker
 	@$(BIN)/flintmq serve --data $(DATA)
 
+check: lint
+	@echo '==> Unit tests and model machines, interpreted'
+	@$(INTERPRETED) $(wildcard tests/unit tests/property)
+
 test: prerequisites-of-tests lint docs $(VENV)/.development $(VENV)/.node $(VENV)/.chromium $(VENV)/.spark
 	@echo '==> All tests, compiled'
 	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 	@echo '==> The hot path again, interpreted'
-	@FLINTMQ_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(wildcard tests/unit tests/property)
+	@$(INTERPRETED) $(BOTH_BUILDS)
 	@echo '==> 10,000 power losses, simulated'
 	@$(BIN)/python -m tests.sim --seeds $(SIMS)
+
+# One after the other, whatever -j says: each takes all processors, or measures.
+prove: $(VENV)/.development $(VENV)/.spark
+	@echo '==> Model machines and kills, ten times as many'
+	@TEST_EFFORT=10 $(BIN)/python -m pytest $(SIDE_BY_SIDE) --timeout 3600 tests/property tests/crash
+	@echo '==> Breaking the broker, interpreted, and seeing the simulator find it'
+	@FLINTMQ_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/sim
+	@echo '==> Tests that take minutes'
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m long
+	@for campaign in conformance mutations fuzz crash-long faults bitflips audit sim-long security spark-long; do \
+		echo "==> $$campaign" && $(MAKE) --no-print-directory $$campaign || exit; \
+	done
 
 prerequisites-of-tests:
 	$(call prerequisites,test)
@@ -145,22 +168,21 @@ bench-recovery: $(VENV)/.broker
 bench-spark: $(VENV)/.demo
 	@$(BIN)/python -m benchmarks.spark $(ARGS)
 
-lint: $(VENV)/.development
+lint: $(INSTALLED)
 	@echo '==> Lint'
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy $(TYPED)
 	@PYTHONPATH=src $(BIN)/lint-imports --no-logo
 
-format: $(VENV)/.development
+format: $(INSTALLED)
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format .
 
-# An edited client need not be compiled and installed before the other one is generated from it.
-client: $(if $(wildcard $(BIN)/ruff),,$(VENV)/.development)
+client: $(INSTALLED)
 	@$(BIN)/python tools/blocking_client.py
 
-methods: $(if $(wildcard $(BIN)/ruff),,$(VENV)/.development)
+methods: $(INSTALLED)
 	@PYTHONPATH=src $(BIN)/python tools/amqp091_methods.py
 
 clean:
