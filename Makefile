@@ -15,8 +15,8 @@ CONFORM := tests/conformance
 # Most tests wait for something; tests/conftest.py says which of them stay together, and which begin.
 SIDE_BY_SIDE := -n 4 --dist loadscope --no-loadscope-reorder
 # Tests of one process without sockets, of packages that are compiled: what both builds have to pass.
-BOTH_BUILDS := $(wildcard $(addprefix tests/unit/,base broker client gateway protocol storage wire) tests/property)
-INTERPRETED := FLINTMQ_EXPECT=interpreted PYTHONPATH=src TEST_EFFORT=0.2 $(BIN)/python -m pytest -n 2 --dist loadscope
+BOTH_BUILDS := $(wildcard $(addprefix tests/unit/,base broker client gateway protocol storage wire) tests/property) $(CONFORM)
+INTERPRETED := FLINTMQ_EXPECT=interpreted PYTHONPATH=src TEST_EFFORT=0.2 $(BIN)/python -m pytest -n 2 --dist loadscope -m "not process and not long"
 # Enough for tools and interpreted tests: an edited source need not be compiled and installed before.
 INSTALLED = $(if $(wildcard $(VENV)/.development),,$(VENV)/.development)
 # Only what was installed counts, whatever the caller has in the environment.
@@ -30,7 +30,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
-	@echo 'make check        lint, unit tests and model machines, interpreted: 2 minutes, without compiling'
+	@echo 'make check        lint, unit tests, model machines and rules of AMQP, interpreted: minutes, without compiling'
 	@echo 'make test         what CI runs: lint, the whole suite compiled, the hot path again interpreted: 12 minutes'
 	@echo 'make prove        what takes hours, before a release: every campaign below at its full length'
 	@echo 'make docs         the documentation as a site, in build/docs'
@@ -67,8 +67,8 @@ run: $(VENV)/.broker
 	@$(BIN)/flintmq serve --data $(DATA)
 
 check: lint
-	@echo '==> Unit tests and model machines, interpreted'
-	@$(INTERPRETED) $(wildcard tests/unit tests/property)
+	@echo '==> Unit tests, model machines and rules of AMQP, interpreted'
+	@$(INTERPRETED) $(wildcard tests/unit tests/property) $(CONFORM)
 
 test: prerequisites-of-tests lint docs $(VENV)/.development $(VENV)/.node $(VENV)/.chromium $(VENV)/.spark
 	@echo '==> All tests, compiled'
@@ -84,6 +84,8 @@ prove: $(VENV)/.development $(VENV)/.spark
 	@TEST_EFFORT=10 $(BIN)/python -m pytest $(SIDE_BY_SIDE) --timeout 3600 tests/property tests/crash
 	@echo '==> Breaking the broker, interpreted, and seeing the simulator find it'
 	@FLINTMQ_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/sim
+	@echo '==> Rules of AMQP over sockets, too'
+	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest $(SIDE_BY_SIDE) --over-sockets $(CONFORM)
 	@echo '==> Tests that take minutes'
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m long
 	@for campaign in conformance mutations fuzz crash-long faults bitflips audit sim-long security spark-long; do \
