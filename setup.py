@@ -37,6 +37,7 @@ COMPILED_MODULES = (
     "server/back_pressure.py",
     "server/connections.py",
     "server/durability.py",
+    "server/intake.py",
     "server/peer.py",
     "server/reassembly.py",
     "server/schedule.py",

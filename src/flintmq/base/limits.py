@@ -92,6 +92,11 @@ POLICY_STEP_NAMES: Final = 64
 # The bytes that are read from one connection before the tick runs. The event loop would continue to read as long as
 # there is data, and data that is read but not delivered costs memory and latency.
 TICK_READ_BYTES: Final = 512 * 1024
+# The time for which a tick takes in what several busy clients send, before queues are dispatched. Each client waits
+# about this long for the others.
+INTAKE_SECONDS: Final = 0.000_25
+# The least that a tick takes in of one connection, if there is as much: reading less costs more than handling it.
+SHARE_MIN_BYTES: Final = 8 * 1024
 # The work that one connection may cause before the tick runs, because a few bytes can cause much work. A unit is about
 # the cost of adding a message to one more queue. All units together take some tens of milliseconds compiled, some
 # hundreds interpreted.

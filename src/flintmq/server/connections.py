@@ -12,6 +12,7 @@ from flintmq.gateway.login import Security
 from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.sniff import Protocol
 from flintmq.server.certificates import Tls
+from flintmq.server.intake import Intake
 from flintmq.server.peer import Connection, Peer
 from flintmq.server.schedule import TickSchedule
 from flintmq.server.send_timeout import SendTimeout
@@ -48,6 +49,7 @@ class Connections:
         self.tls = tls
         self.throttle = ReadThrottle(loop)
         self.outbox = Outbox()
+        self.intake = Intake()
         # Peers that have sent something since the last tick.
         self.read_from: list[Peer] = []
         # Peers of open connections, and all peers, most of which may be unauthenticated.

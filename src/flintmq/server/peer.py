@@ -16,7 +16,6 @@ from flintmq.base.limits import (
     HANDSHAKE_SECONDS,
     OUTPUT_LOW_WATER_BYTES,
     READ_FIRST_SECONDS,
-    TICK_READ_BYTES,
 )
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp10.connection import ServerConnection as ServerConnection10
@@ -68,6 +67,7 @@ class Peer:
         self.sent_bytes = 0
         self._connections = connections
         self._schedule = connections.schedule
+        self._intake = connections.intake
         self._loop = connections.loop
         self._transport: asyncio.Transport | None = None
         self._address = ""
@@ -80,8 +80,8 @@ class Peer:
         # The bytes that waited to be sent when a timer ran last.
         self._unsent_bytes = 0
         # Whether the engine was given something since the last tick, and how many bytes.
+        self.tick_bytes: i64 = 0
         self._is_read_from = False
-        self._tick_bytes: i64 = 0
         self._timer: asyncio.TimerHandle | None = None
         self._hangup: asyncio.TimerHandle | None = None
         # Whether our half of the stream is shut: input is discarded from then on, and its bytes are counted.
@@ -128,6 +128,15 @@ class Peer:
         self._connections.add(self)
         self._hangup = self._loop.call_later(HANDSHAKE_SECONDS, self._handshake_timed_out)
         log.debug("connection accepted", peer=self.name)
+
+    # uvloop reads into this buffer, of the size that the intake allows. asyncio's own loop knows buffered protocols by
+    # their class only, and calls `data_received`.
+
+    def get_buffer(self, _size_hint: int) -> memoryview:
+        return self._intake.buffer()
+
+    def buffer_updated(self, size: int) -> None:
+        self.data_received(self._intake.received(size))
 
     def data_received(self, data: bytes) -> None:
         self.received_bytes += len(data)
@@ -214,8 +223,8 @@ class Peer:
                 engine.refresh()
                 self._connections.read_from.append(self)
             engine.receive(data, now)
-            self._tick_bytes += len(data)
-            if self._tick_bytes >= TICK_READ_BYTES:
+            self.tick_bytes += len(data)
+            if self.tick_bytes >= self._intake.share:
                 self.gate.add(TICK)
             self._schedule.request()
         except Exception as error:
@@ -230,7 +239,7 @@ class Peer:
     def end_tick(self) -> None:
         """Continue reading after a tick, unless there is a reason not to."""
         self._is_read_from = False
-        self._tick_bytes = 0
+        self.tick_bytes = 0
         self.gate.remove(TICK if self.connection.engine.is_paused else TICK | WORK)
 
     def go_on(self, reasons: i64) -> None:
