@@ -95,6 +95,8 @@ TICK_READ_BYTES: Final = 512 * 1024
 # The time for which a tick takes in what several busy clients send, before queues are dispatched. Each client waits
 # about this long for the others.
 INTAKE_SECONDS: Final = 0.000_25
+# The same while the journal is being synced: durable messages wait for the disk anyway, and larger batches cost less.
+SYNCING_INTAKE_SECONDS: Final = 0.001
 # The least that a tick takes in of one connection, if there is as much: reading less costs more than handling it.
 SHARE_MIN_BYTES: Final = 8 * 1024
 # The work that one connection may cause before the tick runs, because a few bytes can cause much work. A unit is about

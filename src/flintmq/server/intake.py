@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.limits import INTAKE_SECONDS, SHARE_MIN_BYTES, TICK_READ_BYTES
+from flintmq.base.limits import INTAKE_SECONDS, SHARE_MIN_BYTES, SYNCING_INTAKE_SECONDS, TICK_READ_BYTES
 
 # The most that one system call reads.
 _BUFFER_BYTES: Final = 256 * 1024
@@ -26,7 +26,7 @@ class Intake:
 
     A client that is alone has a share of TICK_READ_BYTES, because large batches cost less per message. While others
     send, too, or queues deliver more slowly than messages arrive, handling the shares of all clients together takes
-    INTAKE_SECONDS.
+    INTAKE_SECONDS, or SYNCING_INTAKE_SECONDS.
     """
 
     def __init__(self) -> None:
@@ -50,13 +50,15 @@ class Intake:
         """Return the bytes that were read into `buffer`."""
         return bytes(self._view[:size])
 
-    def end_tick(self, taken: list[int], seconds: float, is_behind: bool) -> None:
+    def end_tick(self, taken: list[int], seconds: float, is_behind: bool, is_syncing: bool) -> None:
         """Compute the shares of the next tick.
 
         `taken` has the bytes of each connection that was read from, and `seconds` is the time that handling them took.
-        `is_behind`: queues have messages that consumers want and that were not delivered yet.
+        `is_behind`: queues have messages that consumers want and that were not delivered yet. `is_syncing`: the journal
+        has bytes that are not synced.
         """
-        if seconds > INTAKE_SECONDS and (len(taken) > 1 or is_behind):
+        most = SYNCING_INTAKE_SECONDS if is_syncing else INTAKE_SECONDS
+        if seconds > most and (len(taken) > 1 or is_behind):
             self._contended = _CONTENDED_TICKS
         elif self._contended == 0:
             return
@@ -72,7 +74,7 @@ class Intake:
         mean = self._seconds_per_byte
         mean = cost if mean == 0.0 else mean + (min(cost, _OUTLIER * mean) - mean) * _WEIGHT
         self._seconds_per_byte = mean
-        budget = INTAKE_SECONDS / mean
+        budget = most / mean
         fair = budget / len(taken)
         # What modest clients leave of their shares goes to the others.
         left = budget

@@ -127,8 +127,11 @@ class ServerTick:
         if not read_from:
             return
         self._connections.read_from = []
-        self._connections.intake.end_tick([int(peer.tick_bytes) for peer in read_from], intake_seconds, more)
-        is_behind = self._storage.backlog_bytes > JOURNAL_BACKLOG_HIGH_BYTES and not self._storage.failure
+        backlog = self._storage.backlog_bytes
+        self._connections.intake.end_tick(
+            [int(each.tick_bytes) for each in read_from], intake_seconds, more, backlog > 0
+        )
+        is_behind = backlog > JOURNAL_BACKLOG_HIGH_BYTES and not self._storage.failure
         # While memory is low, waiting answers may use no more of it than waiting deliveries.
         output_max = OUTPUT_HIGH_WATER_BYTES if self._gateway.alarm else OUTPUT_BACK_PRESSURE_BYTES
         for peer in read_from:

@@ -1,18 +1,20 @@
 """A busy client is read in large batches while it is alone, and in small ones while others wait."""
 
-from flintmq.base.limits import INTAKE_SECONDS, SHARE_MIN_BYTES, TICK_READ_BYTES
+from flintmq.base.limits import INTAKE_SECONDS, SHARE_MIN_BYTES, SYNCING_INTAKE_SECONDS, TICK_READ_BYTES
 from flintmq.server.intake import Intake
 
 # At this cost, handling 64 KiB takes INTAKE_SECONDS.
 SECONDS_PER_BYTE = INTAKE_SECONDS / 65_536
 
 
-def run_ticks(intake: Intake, waiting: list[int], ticks: int, is_behind: bool = False) -> list[int]:
+def run_ticks(
+    intake: Intake, waiting: list[int], ticks: int, is_behind: bool = False, is_syncing: bool = False
+) -> list[int]:
     """Run ticks in which each client sends as many of its waiting bytes as its share allows, and return the last."""
     taken: list[int] = []
     for _ in range(ticks):
         taken = [min(size, int(intake.share)) for size in waiting]
-        intake.end_tick(taken, sum(taken) * SECONDS_PER_BYTE, is_behind)
+        intake.end_tick(taken, sum(taken) * SECONDS_PER_BYTE, is_behind, is_syncing)
     return taken
 
 
@@ -28,6 +30,12 @@ def test_several_busy_clients_share_the_time_of_a_tick() -> None:
     assert taken[0] == taken[1]
     assert 0.9 * INTAKE_SECONDS <= sum(taken) * SECONDS_PER_BYTE <= INTAKE_SECONDS
     assert len(intake.buffer()) == intake.share
+
+
+def test_batches_are_larger_while_the_disk_is_busy() -> None:
+    intake = Intake()
+    taken = run_ticks(intake, [10_000_000, 10_000_000], 100, is_syncing=True)
+    assert INTAKE_SECONDS < sum(taken) * SECONDS_PER_BYTE <= SYNCING_INTAKE_SECONDS
 
 
 def test_a_modest_client_leaves_its_share_to_others() -> None:
@@ -68,7 +76,7 @@ def test_a_standstill_counts_little() -> None:
     intake = Intake()
     run_ticks(intake, [10_000_000, 10_000_000], 100)
     before = intake.share
-    intake.end_tick([int(before), int(before)], 1.0, False)
+    intake.end_tick([int(before), int(before)], 1.0, False, False)
     assert int(intake.share) >= 0.8 * int(before)
 
 
