@@ -178,8 +178,17 @@ def test_queue_unbind_01(peer: Peer, connect: Connect, strict: bool) -> None:
 
 @rule("queue.unbind.queue.queue-known")
 def test_queue_unbind_queue_queue_known(peer: Peer, strict: bool) -> None:
-    """404 before a queue was declared on this channel."""
+    """404 before a queue was declared on this channel; afterwards no name means that one, and no key its name."""
     _fails(peer, QueueUnbind(exchange="amq.direct"), 404, strict)
+
+
+def test_unbinding_without_names_undoes_binding_without_names(peer: Peer) -> None:
+    queue = peer.queue()
+    peer.ask(QueueBind(exchange="amq.direct"), QueueBindOk)
+    peer.ask(QueueUnbind(exchange="amq.direct"), QueueUnbindOk)
+    peer.publish(b"m", queue, "amq.direct")
+    peer.sync()
+    assert peer.body(queue) is None
 
 
 @rule("queue.unbind.queue.must-exist")

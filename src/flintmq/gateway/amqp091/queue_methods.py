@@ -130,11 +130,11 @@ def bind(channel: ServerChannel, method: QueueBind) -> None:
 def unbind(channel: ServerChannel, method: QueueUnbind) -> None:
     vhost = channel.vhost
     name = channel.queue_name(method.queue)
-    _permitted_key(channel, method)
+    key = _permitted_key(channel, method)
     are_there = name in vhost.queues and method.exchange in vhost.exchanges.by_name
     # Without the queue or the exchange there is no binding, which is no fault (RabbitMQ).
     if are_there or vhost.dialect.missing_is_fault:
-        vhost.exchanges.unbind_queue(channel.queue(name), method.exchange, method.routing_key, method.arguments)
+        vhost.exchanges.unbind_queue(channel.queue(name), method.exchange, key, method.arguments)
     channel.reply_when_durable(QueueUnbindOk())
 
 
