@@ -67,6 +67,8 @@ def class_name(row: MethodRow) -> str:
 def _field(argument: Argument) -> str:
     kind, value = TYPES[argument.kind]
     if argument.default:
+        if kind == "bool" and argument.default != "1":
+            raise ValueError(f"{argument.name}={argument.default}: a bit is False without a default, and True with 1")
         value = {"bool": "True", "str": f'"{argument.default}"', "bytes": f'b"{argument.default}"'}.get(
             kind, argument.default
         )

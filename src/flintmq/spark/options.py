@@ -1,7 +1,7 @@
 """Options of format("flintmq"): their names, the conversion of their values, and one error for everything else.
 
 Names follow Spark's Kafka source where it has the same option. They are case-insensitive: Spark passes them in lower
-case. See reading/options.py and writing/options.py for the values.
+case. See source/options.py and sink/options.py for the values.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Admission: whether a queue takes a message that is published to it. Commands are obeyed here instead.
 
-A queue without limits and deduplication admits every message: only queues that are `is_guarded` are asked.
+A queue without limits and deduplication admits every message, so only queues that are `is_guarded` compute the answer.
 """
 
 from typing import Final

@@ -690,7 +690,7 @@ class EntryQueue(Queue):
     # -- the end ------------------------------------------------------------------------------------------------
 
     def discard(self) -> None:
-        """Forget all messages. The caller has dropped them."""
+        """Forget what is kept about messages, and end browsing. `ClassicQueue.discard` has dropped the messages."""
         self.settle_replaced()
         if self._expiry is not None:
             self._expiry.forget()

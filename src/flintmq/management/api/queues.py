@@ -254,11 +254,11 @@ async def _act(call: Call) -> Response:
 
 async def _get(call: Call) -> Response:
     given = await call.body(GetRequest)
+    queue = readable_queue(call)
     if given.ackmode not in _ACK_MODES:
         raise BadRequest(f"ackmode '{given.ackmode}' is unknown: there are {', '.join(_ACK_MODES)}")
     if given.encoding not in ENCODINGS:
         raise BadRequest(f"encoding '{given.encoding}' is unknown: there are {', '.join(ENCODINGS)}")
-    queue = readable_queue(call)
     taken: list[Entry] = []
     try:
         response = await encoded_list(_taken(call, queue, given, taken))

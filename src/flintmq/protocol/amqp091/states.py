@@ -1,7 +1,8 @@
 """The legal moves of an AMQP 0-9-1 connection and its channels, as data.
 
-`CONNECTION[role][state][method]` and `CHANNEL[role][state][method]` are the states after *receiving* that method; a
-method without an entry is a protocol error. Sending needs no table: the state of an engine determines what it sends.
+`CONNECTION[role][state][method]` and `CHANNEL[role][state][method]` are the states after *receiving* that method. A
+method without an entry is a protocol error, except on a channel that is being closed. Sending needs no table: the state
+of an engine determines what it sends.
 """
 
 from enum import Enum

@@ -47,6 +47,17 @@ def test_nothing_ends_it_before_it_is_used(policy: str) -> None:
     assert world.is_there
 
 
+@pytest.mark.parametrize("policy", set(LIFETIME_POLICIES) - {ON_NO_MESSAGES})
+def test_it_ends_in_the_tick_in_which_its_virtual_host_is_deleted(policy: str) -> None:
+    world = World(policy)
+    world.lifetime.open("creator")
+    world.lifetime.close("creator")
+    assert world.broker.tick.ended
+    world.broker.delete_vhost("/")
+    world.broker.dispatch()
+    assert not world.broker.vhosts
+
+
 def test_delete_on_close() -> None:
     """With the link that made it, whoever else is there."""
     world = World(ON_CLOSE)

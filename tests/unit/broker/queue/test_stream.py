@@ -385,6 +385,21 @@ def test_readers_of_one_name_take_turns() -> None:
     assert (first.bodies, second.bodies, alone.bodies) == (["0", "1"], ["1", "2", "3"], ["0", "1", "2", "3"])
 
 
+def test_a_waiting_reader_stores_no_offset() -> None:
+    """A second reader of a name, which never had its turn, leaves the offset of the first one as it is."""
+    stream = Stream()
+    stream.publish(4)
+    active = named(stream, credit=3)
+    waiting = named(stream)
+    stream.dispatch()
+    for entry in active.taken:
+        stream.queue.settle(entry)
+    stream.tick.timers.run(stream.tick.now_ms + 250)
+    assert stream.definitions.reader_offsets == {(1, "r"): 3}
+    stream.queue.unsubscribe(waiting)
+    assert stream.definitions.reader_offsets == {(1, "r"): 3}
+
+
 def test_a_place_that_is_gone() -> None:
     """A reader that was away for too long goes on at the first message there is."""
     stream = Stream()

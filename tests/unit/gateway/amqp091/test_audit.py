@@ -56,7 +56,8 @@ def test_refusals_are_told() -> None:
     server.allow(configure="^$")
     channel = Client(server).channel()
     channel.call(QueueDeclare(queue="q"))
-    ((_, error),) = server.host.failed
+    ((number, error),) = server.host.failed
+    assert number == 1
     assert isinstance(error, AmqpError)
     assert server.host.events == [
         AuditEvent("u", "test:1", "amqp 0-9-1", "/", "queue.declare", "queue 'q'", error.text)

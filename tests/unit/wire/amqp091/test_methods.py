@@ -11,6 +11,17 @@ from flintmq.wire.amqp091.methods import METHODS, Method
 from tools import amqp091_methods
 
 # fmt: off
+# A server receives requests, and a client their answers, but for these. In RabbitMQ, a server also cancels consumers
+# and confirms publishes.
+BOTH_RECEIVE = {
+    "connection.close", "connection.close-ok", "channel.flow", "channel.flow-ok", "channel.close", "channel.close-ok",
+    "basic.cancel", "basic.cancel-ok", "basic.ack", "basic.nack",
+}
+SERVER_RECEIVES = {"connection.start-ok", "connection.secure-ok", "connection.tune-ok"}
+CLIENT_RECEIVES = {
+    "connection.start", "connection.secure", "connection.tune", "connection.blocked", "connection.unblocked",
+    "basic.deliver", "basic.return", "basic.get-empty",
+}
 SNAPSHOTS: list[tuple[Method, str]] = [
     (methods.ConnectionStart(server_properties={"product": "f"}, mechanisms=b"PLAIN EXTERNAL", locales=b"en_US"),
      "000a 000a 00 09 0000000e 0770726f64756374530000000166 0000000e 504c41494e2045585445524e414c 00000005 656e5f5553"),
@@ -315,3 +326,20 @@ def test_the_longest_short_string_fits() -> None:
     """255 bytes are allowed, counted in UTF-8."""
     method = methods.BasicGet(queue="é" * 127 + "q")
     assert decode_method(encode_method(method)) == method
+
+
+@pytest.mark.parametrize("row", spec.METHOD_TABLE, ids=lambda row: row.name)
+def test_who_receives_a_method(row: spec.MethodRow) -> None:
+    if row.name in BOTH_RECEIVE:
+        expected = spec.BOTH
+    elif row.name in CLIENT_RECEIVES or (row.name.endswith("-ok") and row.name not in SERVER_RECEIVES):
+        expected = spec.CLIENT
+    else:
+        expected = spec.SERVER
+    assert row.receivers == expected
+
+
+def test_a_server_receives_content_with_one_method_only() -> None:
+    assert [row.name for row in spec.METHOD_TABLE if row.has_content and row.receivers & spec.SERVER] == [
+        "basic.publish"
+    ]
