@@ -31,6 +31,8 @@ class Intake:
 
     def __init__(self) -> None:
         self.share: i64 = TICK_READ_BYTES
+        # The time that handling bytes took since the last tick. Peers add to it.
+        self.seconds = 0.0
         self._contended: i64 = 0
         # The mean cost of a byte, measured while shares are bounded by it.
         self._seconds_per_byte = 0.0
@@ -50,13 +52,14 @@ class Intake:
         """Return the bytes that were read into `buffer`."""
         return bytes(self._view[:size])
 
-    def end_tick(self, taken: list[int], seconds: float, is_behind: bool, is_syncing: bool) -> None:
+    def end_tick(self, taken: list[int], is_behind: bool, is_syncing: bool) -> None:
         """Compute the shares of the next tick.
 
-        `taken` has the bytes of each connection that was read from, and `seconds` is the time that handling them took.
-        `is_behind`: queues have messages that consumers want and that were not delivered yet. `is_syncing`: the journal
-        has bytes that are not synced.
+        `taken` has the bytes of each connection that was read from. `is_behind`: the broker has work left of this tick,
+        such as messages that consumers want. `is_syncing`: the journal has bytes that are not synced.
         """
+        seconds = self.seconds
+        self.seconds = 0.0
         most = SYNCING_INTAKE_SECONDS if is_syncing else INTAKE_SECONDS
         if seconds > most and (len(taken) > 1 or is_behind):
             self._contended = _CONTENDED_TICKS
@@ -68,7 +71,7 @@ class Intake:
                 self.share = TICK_READ_BYTES
                 return
         total = sum(taken)
-        if total == 0:
+        if total == 0 or seconds <= 0.0:
             return
         cost = seconds / total
         mean = self._seconds_per_byte
@@ -80,7 +83,7 @@ class Intake:
         left = budget
         greedy = 0
         for size in taken:
-            if size < fair:
+            if size < fair and size < self.share:
                 left -= size
             else:
                 greedy += 1

@@ -5,6 +5,7 @@ interpreted base.
 """
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Final, cast, final
 
 from mypy_extensions import i64
@@ -79,7 +80,7 @@ class Peer:
         self._handshake_reads = HandshakeReads()
         # The bytes that waited to be sent when a timer ran last.
         self._unsent_bytes = 0
-        # Whether the engine was given something since the last tick, and how many bytes.
+        # How many bytes the engine was given since the last tick, and whether it was given any.
         self.tick_bytes: i64 = 0
         self._is_read_from = False
         self._timer: asyncio.TimerHandle | None = None
@@ -222,7 +223,9 @@ class Peer:
                 self._is_read_from = True
                 engine.refresh()
                 self._connections.read_from.append(self)
+            began = time.perf_counter()
             engine.receive(data, now)
+            self._intake.seconds += time.perf_counter() - began
             self.tick_bytes += len(data)
             if self.tick_bytes >= self._intake.share:
                 self.gate.add(TICK)

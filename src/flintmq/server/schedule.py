@@ -1,7 +1,6 @@
 """The schedule of ticks: when the next one runs, and the broker's time until its end."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Final, final
 
@@ -28,7 +27,6 @@ class TickSchedule:
         self._is_requested = False
         # Whether the broker's time is that of the next tick.
         self._has_time = False
-        self._input_began = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
 
@@ -46,21 +44,15 @@ class TickSchedule:
         """
         if not self._has_time:
             self._set_time()
-            self._input_began = time.perf_counter()
             # The time ends with a tick, so one is needed.
             self.request()
         return self._loop.time()
 
-    def begin_tick(self) -> float:
-        """Begin a tick: requests from now on are for the next one.
-
-        Returns the seconds since the first input of this tick; 0 if there was none.
-        """
+    def begin_tick(self) -> None:
+        """Begin a tick: requests from now on are for the next one."""
         self._is_requested = False
-        if self._has_time:
-            return time.perf_counter() - self._input_began
-        self._set_time()
-        return 0.0
+        if not self._has_time:
+            self._set_time()
 
     def end_time(self) -> None:
         """Let the next call of `now` set the broker's time again."""

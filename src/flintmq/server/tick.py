@@ -62,7 +62,7 @@ class ServerTick:
         self.seconds.observe(time.perf_counter() - started)
 
     def _run(self) -> None:
-        intake_seconds = self._schedule.begin_tick()
+        self._schedule.begin_tick()
         self._resume_starved()
         try:
             more = self._gateway.end_tick()
@@ -72,7 +72,7 @@ class ServerTick:
             more = self._gateway.broker.has_ready
         self._schedule.end_time()
         self.flush()
-        self._read_on(intake_seconds, more)
+        self._read_on(more)
         if more or self._has_room_for_starved():
             self._schedule.request()
         elif self._drained is not None and self._gateway.durability.is_empty:
@@ -121,16 +121,14 @@ class ServerTick:
 
     # -- input --------------------------------------------------------------------------------------------------
 
-    def _read_on(self, intake_seconds: float, more: bool) -> None:
+    def _read_on(self, more: bool) -> None:
         """Read on from each peer from which bytes arrived in this tick, unless there is a reason for back-pressure."""
         read_from = self._connections.read_from
         if not read_from:
             return
         self._connections.read_from = []
         backlog = self._storage.backlog_bytes
-        self._connections.intake.end_tick(
-            [int(each.tick_bytes) for each in read_from], intake_seconds, more, backlog > 0
-        )
+        taken = [int(peer.tick_bytes) for peer in read_from]
         is_behind = backlog > JOURNAL_BACKLOG_HIGH_BYTES and not self._storage.failure
         # While memory is low, waiting answers may use no more of it than waiting deliveries.
         output_max = OUTPUT_HIGH_WATER_BYTES if self._gateway.alarm else OUTPUT_BACK_PRESSURE_BYTES
@@ -152,6 +150,7 @@ class ServerTick:
                 peer.gate.add(WORK)
                 self._loop.call_soon(peer.go_on, WORK)
             peer.end_tick()
+        self._connections.intake.end_tick(taken, more, backlog > 0)
 
     # -- the storage --------------------------------------------------------------------------------------------
 

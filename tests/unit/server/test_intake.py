@@ -1,5 +1,9 @@
 """A busy client is read in large batches while it is alone, and in small ones while others wait."""
 
+import random
+
+import pytest
+
 from flintmq.base.limits import INTAKE_SECONDS, SHARE_MIN_BYTES, SYNCING_INTAKE_SECONDS, TICK_READ_BYTES
 from flintmq.server.intake import Intake
 
@@ -7,15 +11,27 @@ from flintmq.server.intake import Intake
 SECONDS_PER_BYTE = INTAKE_SECONDS / 65_536
 
 
+def run_tick(
+    intake: Intake,
+    waiting: list[int],
+    cost: float = SECONDS_PER_BYTE,
+    is_behind: bool = False,
+    is_syncing: bool = False,
+) -> list[int]:
+    """Run a tick in which each client sends as many of its waiting bytes as its share allows, and return the bytes."""
+    taken = [min(size, int(intake.share)) for size in waiting]
+    intake.seconds += sum(taken) * cost
+    intake.end_tick(taken, is_behind, is_syncing)
+    return taken
+
+
 def run_ticks(
     intake: Intake, waiting: list[int], ticks: int, is_behind: bool = False, is_syncing: bool = False
 ) -> list[int]:
-    """Run ticks in which each client sends as many of its waiting bytes as its share allows, and return the last."""
-    taken: list[int] = []
-    for _ in range(ticks):
-        taken = [min(size, int(intake.share)) for size in waiting]
-        intake.end_tick(taken, sum(taken) * SECONDS_PER_BYTE, is_behind, is_syncing)
-    return taken
+    """Run several ticks, and return the bytes of the last one."""
+    for _ in range(ticks - 1):
+        run_tick(intake, waiting, is_behind=is_behind, is_syncing=is_syncing)
+    return run_tick(intake, waiting, is_behind=is_behind, is_syncing=is_syncing)
 
 
 def test_a_client_alone_sends_large_batches() -> None:
@@ -71,12 +87,34 @@ def test_small_loads_are_not_cut() -> None:
     assert intake.share == TICK_READ_BYTES
 
 
+@pytest.mark.parametrize("clients", [1, 5, 20])
+def test_shares_are_steady_while_costs_vary(clients: int) -> None:
+    """A client that has used up its share is not taken for a modest one when bytes become a little cheaper."""
+    intake = Intake()
+    waiting = [10_000_000] * clients
+    run_ticks(intake, waiting, 100, is_behind=True)
+    costs = random.Random(clients)  # noqa: S311 - a repeatable test
+    for _ in range(1_000):
+        run_tick(intake, waiting, SECONDS_PER_BYTE * costs.uniform(0.9, 1.1), is_behind=True)
+        total = int(intake.share) * clients * SECONDS_PER_BYTE
+        assert 0.8 * INTAKE_SECONDS <= total <= max(1.2 * INTAKE_SECONDS, clients * SHARE_MIN_BYTES * SECONDS_PER_BYTE)
+
+
+def test_a_tick_of_no_time() -> None:
+    """A clock that did not advance says nothing of the cost."""
+    intake = Intake()
+    run_ticks(intake, [10_000_000, 10_000_000], 100)
+    before = intake.share
+    run_tick(intake, [100, 100], cost=0.0)
+    assert intake.share == before
+
+
 def test_a_standstill_counts_little() -> None:
     """One tick that took a second, because the system ran something else, does not make shares small for long."""
     intake = Intake()
     run_ticks(intake, [10_000_000, 10_000_000], 100)
     before = intake.share
-    intake.end_tick([int(before), int(before)], 1.0, False, False)
+    run_tick(intake, [10_000_000, 10_000_000], cost=1.0 / int(before))
     assert int(intake.share) >= 0.8 * int(before)
 
 

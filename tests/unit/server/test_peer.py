@@ -164,6 +164,23 @@ def test_one_tick_of_input(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None
     assert wire.is_read
 
 
+def test_a_small_share_of_a_tick(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:
+    """The event loop gets a buffer of the size of the share, and a client that has filled it waits for the tick."""
+    peer, wire = opened
+    intake = peer._connections.intake
+    intake.share = 10 * len(HEARTBEAT_FRAME)
+    buffer = peer.get_buffer(-1)
+    assert len(buffer) == intake.share
+    buffer[:] = HEARTBEAT_FRAME * 10
+    before = peer.received_bytes
+    peer.buffer_updated(len(buffer))
+    assert peer.received_bytes == before + len(buffer)
+    assert (peer.gate.reasons, wire.is_read) == (TICK, False)
+    assert intake.seconds > 0.0
+    loop.run(loop.time())
+    assert (intake.seconds, wire.is_read) == (0.0, True)
+
+
 def test_the_answer_to_a_close_is_read(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:
     """A connection that waits for close-ok is read, whatever stopped it before."""
     peer, wire = opened
