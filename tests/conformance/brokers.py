@@ -129,11 +129,14 @@ class _Transport(asyncio.Transport):
     # -- the server's side --------------------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if not self.has_said_all:
-            self.down += data
-            if not self._is_full and self.get_write_buffer_size() > self._high:
-                self._is_full = True
-                self._protocol.pause_writing()
+        # uvloop's transports raise, too.
+        assert not self.has_said_all or self.is_lost, "written after the end of the stream"
+        if self.is_lost:
+            return
+        self.down += data
+        if not self._is_full and self.get_write_buffer_size() > self._high:
+            self._is_full = True
+            self._protocol.pause_writing()
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         self.write(b"".join(list_of_data))
@@ -166,6 +169,7 @@ class _Transport(asyncio.Transport):
             self._loop.call_soon(self._protocol.connection_lost, None)
 
     def abort(self) -> None:
+        self.down.clear()
         self.close()
 
     def get_extra_info(self, name: str, default: object = None) -> object:
@@ -312,6 +316,9 @@ class MemoryBroker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None:
+            # What follows the clients' last words is the broker's to do, too.
+            self.pass_time(0.0)
         logs._logger = self._logger_before
         internal = [line for line in self.log if line["event"].startswith("internal error")]
         assert not internal, internal

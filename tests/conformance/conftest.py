@@ -34,7 +34,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "conformance(catalogue, id): shows whether a rule, or an addition to it, holds")
     config.addinivalue_line("markers", "both_transports: runs against a broker in memory, and over a socket")
-    config.addinivalue_line("markers", "process: starts processes; given to tests by the fixtures they ask for")
     config.stash[_VERDICTS] = {}
 
 

@@ -632,6 +632,7 @@ def test_stream_refuses_what_makes_no_sense(method: Method, code: int) -> None:
         ("x-stream-filter", 1, "{unacceptable_type,signedint}"),
         ("x-stream-filter", ["a", False], "{unacceptable_type,bool}"),
         ("x-stream-match-unfiltered", "yes", "{unacceptable_type,longstr}"),
+        ("x-stream-reader", "", "expected a name of at most 255 bytes"),
     ],
 )
 def test_stream_refuses_what_cannot_be_meant(argument: str, value: object, fault: str) -> None:

@@ -518,6 +518,15 @@ def test_faults_of_content_name_its_method(sent: str) -> None:
     assert (close.class_id, close.method_id) == (60, 40)
 
 
+def test_an_unknown_method_is_named() -> None:
+    """class-id and method-id of connection.close are those of the method that could not be obeyed."""
+    pair = ConnectionPair().open()
+    pair.channel()
+    pair.server.engine.receive(frame(1, 1, b"\0\x3c\0\xf0"), 0.0)
+    close = close_in(pair.server.sent())
+    assert (close.class_id, close.method_id) == (60, 240)
+
+
 def test_a_frame_that_belongs_to_nothing_names_nothing() -> None:
     """A header out of the blue is the fault of no method, whatever was published before."""
     pair = ConnectionPair().open()
