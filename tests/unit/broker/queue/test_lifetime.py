@@ -47,7 +47,7 @@ def test_nothing_ends_it_before_it_is_used(policy: str) -> None:
     assert world.is_there
 
 
-@pytest.mark.parametrize("policy", set(LIFETIME_POLICIES) - {ON_NO_MESSAGES})
+@pytest.mark.parametrize("policy", [policy for policy in LIFETIME_POLICIES if policy != ON_NO_MESSAGES])
 def test_it_ends_in_the_tick_in_which_its_virtual_host_is_deleted(policy: str) -> None:
     world = World(policy)
     world.lifetime.open("creator")
