@@ -203,7 +203,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("FLINTMQ_TLS_KEY", "tls.key is of no use without tls.certificate"),
+        ("FLINTMQ_TLS_KEY", "tls.key has no effect without tls.certificate"),
         ("FLINTMQ_TLS_CERTIFICATE", "nowhere.pem and tls.key in it cannot be used"),
         ("FLINTMQ_AUTH_MECHANISMS", "is unknown; known are"),
     ],

@@ -127,8 +127,9 @@ def test_memory_of_those_who_were_refused(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", FLINTMQ_MANAGEMENT_ENABLED="false") as broker:
 
         def be_refused(count: int) -> int:
-            for _ in range(count):
-                with socket.create_connection(("127.0.0.1", broker.port), 30) as stranger:
+            for number in range(2, count + 2):
+                # Logins from an address with refusals wait, so each comes from another one.
+                with socket.create_connection(("127.0.0.1", broker.port), 30, (f"127.0.0.{number}", 0)) as stranger:
                     stranger.sendall(said)
                     while stranger.recv(65_536):
                         pass
