@@ -314,6 +314,19 @@ def test_a_way_that_went_before_the_commit(what: str, mandatory: bool) -> None:
     assert kept(server) == ["good"]
 
 
+def test_a_queue_declared_again_before_the_commit() -> None:
+    """The commit routes a message: the queue that has the name then gets it, whichever was there at the publish."""
+    server = Server()
+    client, channel = transactional(server)
+    other = client.channel()
+    channel.publish("good", mandatory=True)
+    client.tick()
+    other.call(QueueDelete(queue="q"), DURABLE_Q)
+    assert channel.call(TxCommit()) == [TxCommitOk()]
+    assert channel.contents == []
+    assert kept(server) == ["good"]
+
+
 def test_missing_exchange_is_told_at_the_publish() -> None:
     """It closes the channel there and then, and with it goes the transaction."""
     server = Server()

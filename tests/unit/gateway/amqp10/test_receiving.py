@@ -53,6 +53,23 @@ def test_priority_decides_who_gets_a_message(client: Client) -> None:
     assert (low.bodies(), high.bodies()) == ([], ["one"])
 
 
+def test_the_default_outcome_when_the_connection_is_closed(client: Client, queue: Queue) -> None:
+    """It becomes the outcome of what the client has not settled."""
+    _publish(client, "one")
+    receiver = client.receiver(source=Source(address="/queues/q", default_outcome=ACCEPTED))
+    assert len(receiver.take()) == 1
+    client.engine.close()
+    client.tick()
+    assert queue.message_count == 0
+
+
+def test_an_unknown_lifetime_declares_no_queue(client: Client, server: Server) -> None:
+    wanted = Described(Symbol("forever"), [])
+    receiver = client.receiver(None, source=Source(dynamic=True, dynamic_node_properties={"lifetime-policy": wanted}))
+    assert receiver.refusal[0] == "amqp:not-implemented"
+    assert list(server.vhost.queues) == ["q"]
+
+
 def test_a_queue_that_is_deleted_ends_its_links(client: Client, server: Server) -> None:
     """The client learns why nothing comes any more."""
     receiver = client.receiver()
