@@ -15,7 +15,9 @@ _PUBLISH_ONLY: Final = ("--consumers", "0")
 class Figure:
     """One row of the table: a number out of the generator's report, by its path there.
 
-    `beside` names the figure of the same load in AMQP 0-9-1, for those of AMQP 1.0.
+    It is divided by the number at `over`, if there is one, and multiplied by `scale`. `beside` names the figure of the
+    same load in AMQP 0-9-1, for those of AMQP 1.0. Where something is asked of it, `asked` is the bound, in the
+    figure's unit; a figure that `asks_rivals` has to be as good as the second broker's.
     """
 
     name: str
@@ -23,28 +25,53 @@ class Figure:
     path: tuple[str, ...]
     less_is_better: bool = False
     beside: str = ""
+    over: tuple[str, ...] = ()
+    scale: float = 1.0
+    asked: float | None = None
+    asks_rivals: bool = False
 
     def of(self, report: Mapping[str, Any]) -> float:
-        value: Any = report
-        for key in self.path:
-            value = value[key]
-        return float(value)
+        """The figure; 0 if what it is divided by is 0."""
+        value = _at(self.path, report) * self.scale
+        if not self.over:
+            return value
+        divisor = _at(self.over, report)
+        return value / divisor if divisor else 0.0
+
+
+def _at(path: tuple[str, ...], report: Mapping[str, Any]) -> float:
+    value: Any = report
+    for key in path:
+        value = value[key]
+    return float(value)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One run of the generator. A `timed` one lasts as long as was asked for; a drain until the queue is empty."""
+    """One run of the generator. A `timed` one lasts as long as was asked for; a drain until the queue is empty.
+
+    `beside` is what a second generator is told, which loads another queue meanwhile: its report is the part `beside` of
+    the first one's. After a step with `rest_seconds`, the broker has so much time to give back memory; the part
+    `added_mb` of every report is its resident memory then, minus that before the step.
+    """
 
     arguments: tuple[str, ...]
     figures: tuple[Figure, ...]
     timed: bool = True
+    beside: tuple[str, ...] = ()
+    rest_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class Load:
     """`confirms` marks loads whose figures mean little without what a confirm promises.
 
-    `amqp10` marks those that speak AMQP 1.0: the generator is told, too, how the broker calls a queue there.
+    `amqp10` marks those that speak AMQP 1.0: the generator is told, too, how the broker calls a queue there. `tls`
+    marks those that speak TLS.
+
+    A `fresh` load has a broker of its own, started for each run; all that have `start`, `restart` or `tls` need one.
+    `start` are figures of this start: `boot_seconds`, `boot_cpu_seconds`, `idle_mb`. `restart` are the same of a start
+    after the steps, with what they left in the queue.
     """
 
     name: str
@@ -53,6 +80,15 @@ class Load:
     confirms: bool = False
     quorum: bool = False
     amqp10: bool = False
+    tls: bool = False
+    fresh: bool = False
+    start: tuple[Figure, ...] = ()
+    restart: tuple[Figure, ...] = ()
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """Of its start, its steps and its restart, in the order they are measured."""
+        return (*self.start, *(figure for step in self.steps for figure in step.figures), *self.restart)
 
 
 def _through(name: str, *arguments: str) -> tuple[Step, ...]:

@@ -1,5 +1,5 @@
 from benchmarks.loads import LOADS, Figure
-from benchmarks.report import Row, as_json, table
+from benchmarks.report import Row, as_json, failures, table
 
 _RATE = Figure("a16", "msg/s", ("consume_rate",))
 _LATENCY = Figure("d1k p99", "µs", ("lat_us", "p99"), less_is_better=True)
@@ -72,3 +72,48 @@ def test_figures_are_found_in_the_generators_report() -> None:
     """A figure names its place in the report; every load ends with a step that has figures."""
     assert _LATENCY.of({"lat_us": {"p99": 7}}) == 7
     assert all(step.figures for load in LOADS.values() for step in load.steps)
+
+
+def test_a_figure_is_scaled_and_divided_by_another() -> None:
+    """Shares and costs per message are ratios of two numbers of one report; nothing consumed is a share of nothing."""
+    share = Figure("share", "%", ("consume_rate",), over=("publish_rate",), scale=100)
+    assert share.of({"consume_rate": 30, "publish_rate": 60}) == 50
+    assert share.of({"consume_rate": 30, "publish_rate": 0}) == 0
+
+
+def test_what_is_asked_and_whether_it_is_met_are_columns() -> None:
+    """A bound holds at its value, and on the side that the figure says; the other broker's figure can be the bound."""
+    enough = Figure("enough", "msg/s", (), asked=2_500_000)
+    fast = Figure("fast", "ms", (), less_is_better=True, asked=5)
+    late = Figure("late", "ms", (), less_is_better=True, asked=5)
+    rivals = Figure("rivals", "MB/s", (), asks_rivals=True)
+    plain = Figure("plain", "msg/s", ())
+    samples = [(enough, 2_500_000, 1), (fast, 5, 1), (late, 6, 1), (rivals, 7, 7), (plain, 1, 1)]
+    rows = [_row(figure, [ours], [theirs]) for figure, ours, theirs in samples]
+    lines = [line.split("  ") for line in table(rows, ["FlintMQ", "RabbitMQ"]).splitlines()]
+    asked = [[cell.strip() for cell in line if cell.strip()][4:] for line in lines]
+    assert asked[0] == ["asked", "met", "a confirm means"]
+    assert asked[2:5] == [["2,500,000 at least", "yes"], ["5 at most", "yes"], ["5 at most", "no"]]
+    assert asked[5:] == [["RabbitMQ's at least", "yes"], []]
+    assert [entry["met"] for entry in as_json(rows, ["FlintMQ", "RabbitMQ"])] == [True, True, False, True, None]
+
+
+def test_nothing_is_met_or_missed_without_the_other_broker() -> None:
+    """On a machine without RabbitMQ, a figure that has to be as good as RabbitMQ's asks for nothing."""
+    row = _row(Figure("rivals", "MB/s", (), asks_rivals=True), [7], [])
+    assert row.met(["FlintMQ"]) is None
+    assert row.met(["FlintMQ", "RabbitMQ"]) is None
+    assert "at least" not in table([row], ["FlintMQ"])
+
+
+def test_a_failed_run_fails_the_figure() -> None:
+    """Two good runs do not hide one that lost messages: no median, not met, and the words are told once per load."""
+    rows = [_row(Figure(name, "msg/s", (), asked=1), [5, 5], [5]) for name in ("in", "out")]
+    for row in rows:
+        row.fail("FlintMQ", "3 gaps")
+    brokers = ["FlintMQ", "RabbitMQ"]
+    assert rows[0].median("FlintMQ") is None
+    assert rows[0].met(brokers) is False
+    assert rows[0].met(["RabbitMQ"]) is True
+    assert "failed" in table(rows, brokers).splitlines()[2]
+    assert failures(rows) == "FlintMQ failed in, out: 3 gaps"
