@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help run check test prove prerequisites-of-tests prerequisites-of-demo docs security conformance mutations fuzz crash crash-long spark-long
-.PHONY: faults bitflips audit sim sim-long demo interop bench bench-routing bench-depth bench-listing bench-recovery bench-spark lint format client methods clean
+.PHONY: faults bitflips audit sim sim-long demo interop bench bench-fair bench-routing bench-depth bench-listing bench-recovery bench-spark lint format client methods clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -39,6 +39,7 @@ help:
 	@echo 'make demo         the flights example, from a publisher through Spark'
 	@echo 'make interop      tests of py-amqp, kombu, aiormq and aio-pika against FlintMQ (interop-amqp and so on: one of them)'
 	@echo 'make bench        FlintMQ beside RabbitMQ, where that is installed (ARGS="--loads a16,b16 --runs 1")'
+	@echo 'make bench-fair   many clients at once, floods, memory and starts, with what is asked of each (ARGS="--rows crowd --runs 1")'
 	@echo 'make bench-routing what 10,000 queues and 110,000 bindings cost publishers; make bench does it, too'
 	@echo 'make bench-depth  what deep queues, many queues and many publishers cost; make bench does it, too'
 	@echo 'make bench-listing what consumers notice while somebody lists 10,000 queues over HTTP'
@@ -154,6 +155,9 @@ bench: $(VENV)/.broker
 	@$(BIN)/python -m benchmarks.bench $(ARGS)
 	@$(if $(ARGS),,$(BIN)/python -m benchmarks.routing)
 	@$(if $(ARGS),,$(BIN)/python -m benchmarks.depth)
+
+bench-fair: $(VENV)/.broker
+	@$(BIN)/python -m benchmarks.fair $(ARGS)
 
 bench-routing: $(VENV)/.broker
 	@$(BIN)/python -m benchmarks.routing $(ARGS)

@@ -34,6 +34,9 @@ from benchmarks.report import Row, as_json, failures, table
 DATA: Final = Path(__file__).resolve().parent.parent / ".bench-data"
 _FRESH: Final = DATA / "fresh"
 _GENERATOR: Final = Path(__file__).resolve().parent / "load" / "amqpload"
+# The generator holds 2,000 clients, and a broker as many and the files of 1,000 queues. Not more than needed: Erlang
+# makes a table for as many as it may have.
+_FILES: Final = 8192
 # Over whatever a slow broker needs to take in and give back what a timed step left.
 _GRACE_SECONDS: Final = 300.0
 # What runs beside a step is at full speed before the step begins, and ends when it is told to.
@@ -88,9 +91,7 @@ def contestants(names: Sequence[str], port: int | None = None) -> Iterator[list[
     Raises BrokerError if one does not start.
     """
     signal.signal(signal.SIGTERM, _end)
-    # Brokers inherit it, and the generator, which holds all clients at once.
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    _allow_files()
     subprocess.run(["make", "-s", "-C", str(_GENERATOR.parent)], check=True)
     with contextlib.ExitStack() as stack:
         started: list[Contestant] = []
@@ -110,6 +111,13 @@ def contestants(names: Sequence[str], port: int | None = None) -> Iterator[list[
         for _, running in started:
             running.pause()
         yield started
+
+
+def _allow_files() -> None:
+    """Raise the limit that brokers and generators inherit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < _FILES:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(_FILES, hard), hard))
 
 
 def _end(*_: object) -> None:
@@ -202,7 +210,8 @@ def _steps(load: Load, broker: Broker, running: Running, seconds: float) -> Iter
             arguments += ["--address", broker.address]
         if load.tls:
             arguments.append("--tls")
-        if step is load.steps[-1] and not load.restart:
+        # What a broker of its own is left with is measured, or gone with the broker.
+        if step is load.steps[-1] and not load.fresh:
             arguments.append("--delete")
         if step.timed:
             arguments += ["--time", f"{seconds:g}"]
@@ -223,7 +232,7 @@ def _stepped(step: Step, arguments: list[str], running: Running, seconds: float)
         report = _generate(arguments, running, seconds)
         if generator.poll() is None:
             generator.send_signal(signal.SIGINT)
-        report["beside"] = _report(generator, running, _GRACE_SECONDS)
+        report["beside"] = _report(generator, _GRACE_SECONDS)
     return report
 
 
@@ -232,7 +241,7 @@ def _drain(load: Load, running: Running) -> None:
     published = sum(_option(step.arguments, "--count", 0) for step in load.steps)
     report = _generate(["--drain", "--queue", f"bench-{load.name}"], running, 0)
     if report["consumed"] != published:
-        raise LoadError(f"{running.name}: {report['consumed']} of {published} messages were there after a restart")
+        raise LoadError(f"{report['consumed']} of {published} messages were there after a restart")
 
 
 def _forget(load: Load, running: Running) -> None:
@@ -257,7 +266,7 @@ def _resident_mb(running: Running) -> float:
 def _generate(arguments: list[str], running: Running, seconds: float) -> dict[str, Any]:
     """What the generator reports. Raises LoadError if it does not end well in time."""
     with _started(arguments, running) as generator:
-        return _report(generator, running, seconds + _GRACE_SECONDS)
+        return _report(generator, seconds + _GRACE_SECONDS)
 
 
 @contextlib.contextmanager
@@ -273,13 +282,13 @@ def _started(arguments: list[str], running: Running) -> Iterator["subprocess.Pop
             generator.kill()
 
 
-def _report(generator: "subprocess.Popen[str]", running: Running, seconds: float) -> dict[str, Any]:
+def _report(generator: "subprocess.Popen[str]", seconds: float) -> dict[str, Any]:
     command = " ".join(map(str, generator.args)) if isinstance(generator.args, list) else ""
     try:
         said, complained = generator.communicate(timeout=seconds)
     except subprocess.TimeoutExpired as error:
-        raise LoadError(f"{running.name} did not finish in time: {command}") from error
+        raise LoadError(f"not finished in time: {command}") from error
     if generator.returncode != 0:
-        raise LoadError(f"{running.name}: {command} ended with {generator.returncode}\n{complained}{said}")
+        raise LoadError(f"{command} ended with {generator.returncode}\n{complained}{said}")
     report: dict[str, Any] = json.loads(said)
     return report
