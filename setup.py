@@ -36,6 +36,7 @@ COMPILED_MODULES = (
     "client/waitable.py",
     "server/back_pressure.py",
     "server/connections.py",
+    "server/credit.py",
     "server/durability.py",
     "server/intake.py",
     "server/peer.py",

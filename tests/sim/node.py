@@ -101,6 +101,9 @@ class Node:
         self._ports = 0
         self._commits: list[SimulatedCommit] = []
         self._server: AmqpServer | None = None
+        self._worked = 0.0
+        # Apart from `chance`, so that a run of ticks draws nothing from it.
+        self._pace = random.Random(segment_bytes + frame_bytes)
         self.storage = NodeStorage(
             DATA,
             {CODEC_091.format: CODEC_091, CODEC_10.format: CODEC_10},
@@ -143,6 +146,11 @@ class Node:
     def clock_ms(self) -> int:
         return int((EPOCH + self.loop.time()) * 1000)
 
+    def _stopwatch(self) -> float:
+        """What work takes by this clock is a matter of chance, so that ticks end early now and then."""
+        self._worked += self._pace.choice((0.0, 1e-6, 1e-5, 1e-4, 1e-3))
+        return self._worked
+
     def _notify(self) -> None:
         self.loop.call_soon_threadsafe(self._on_durable)
 
@@ -156,7 +164,14 @@ class Node:
         logins = _OpenDoor(self.loop)
         properties_10 = amqp10.ServerProperties("flintmq", {}, Tuning10(idle_timeout_ms=0, frame_max=self.frame_bytes))
         self._server = AmqpServer(
-            self.broker, properties, logins, self._random.randbytes, 1_000, self.clock_ms, properties_10=properties_10
+            self.broker,
+            properties,
+            logins,
+            self._random.randbytes,
+            1_000,
+            self.clock_ms,
+            properties_10=properties_10,
+            stopwatch=self._stopwatch,
         )
         # What the start itself has settled, and the definitions of a new node.
         self._server.schedule.request()

@@ -43,6 +43,7 @@ def reloaded_parts(
             server.amqp091.properties = server_properties_091(settings)
             server.amqp10.properties = server_properties_10(settings)
             server.send_timeout.seconds = settings.limits.send_timeout_seconds
+            broker.tick.dispatch.bound_backlog(settings.limits.backlog_messages)
             bound_assembling(server, alarms)
 
         return apply

@@ -150,6 +150,7 @@ class Node:
             send_timeout_seconds=settings.limits.send_timeout_seconds,
         )
         self._server = server
+        broker.tick.dispatch.bound_backlog(settings.limits.backlog_messages)
         alarms = Alarms(
             settings.alarms,
             settings.storage.directory,

@@ -97,12 +97,31 @@ TICK_READ_BYTES: Final = 512 * 1024
 INTAKE_SECONDS: Final = 0.000_25
 # The same while the journal is being synced: durable messages wait for the disk anyway, and larger batches cost less.
 SYNCING_INTAKE_SECONDS: Final = 0.001
+# The least of these times, while queues deliver more slowly than messages arrive.
+INTAKE_MIN_SECONDS: Final = 0.000_05
 # The least that a tick takes in of one connection, if there is as much: reading less costs more than handling it.
-SHARE_MIN_BYTES: Final = 8 * 1024
+# Connections have turns if the time does not suffice for all of them.
+SHARE_MIN_BYTES: Final = 16 * 1024
+# The time for which queues deliver in one tick while clients wait for each other.
+DISPATCH_SECONDS: Final = 0.000_5
+# The same while the journal is being synced.
+SYNCING_DISPATCH_SECONDS: Final = 0.001
+# The messages that a queue delivers at a time within this time, before the next queue has its turn.
+DISPATCH_TURN_MESSAGES: Final = 256
+# A queue with so many messages, whose consumers take some, is behind: publishers are read less.
+BEHIND_MESSAGES: Final = 8_192
+# The ready messages of a queue above which its publishers outrun its consumers. From then on they may publish as many
+# messages as the consumers take, and at least so many per second on the whole node: several times what RabbitMQ takes.
+CREDIT_BACKLOG_MESSAGES: Final = 262_144
+CREDIT_MESSAGES_PER_SECOND: Final = 300_000
+# A queue whose consumers took nothing for this time is not outrun: publishers do not wait for slow work.
+CREDIT_MS: Final = 100
 # The work that one connection may cause before the tick runs, because a few bytes can cause much work. A unit is about
 # the cost of adding a message to one more queue. All units together take some tens of milliseconds compiled, some
 # hundreds interpreted.
 TICK_WORK_UNITS: Final = 65_536
+# The same while clients wait for each other: about a millisecond compiled.
+CONTENDED_WORK_UNITS: Final = 2_048
 # The work that one message may cause to find its queues, or the matching consumers of a queue: four ticks of a
 # connection. No other work is done meanwhile.
 MESSAGE_WORK_UNITS: Final = 4 * TICK_WORK_UNITS

@@ -222,6 +222,7 @@ class Broker:
         continues.
         """
         tick = self.tick
+        tick.dispatch.begin()
         if tick.rearranged:
             self._rearrange()
         # A message that expires in this very ms may still be delivered: a time to live of 0 asks for exactly that.
@@ -302,6 +303,13 @@ class Broker:
         self._dead_letters.publish_since(since)
 
     def _dispatch_ready(self) -> bool:
+        """Give queues turns. Returns whether any has more to deliver and has to wait for the next tick."""
+        more = self._dispatch_turn()
+        while more and self.tick.dispatch.has_time():
+            more = self._dispatch_turn()
+        return more
+
+    def _dispatch_turn(self) -> bool:
         ready, in_turn = self.tick.ready, self.tick.in_turn
         if not ready and not in_turn:
             return False
@@ -310,11 +318,12 @@ class Broker:
         in_turn.clear()
         more = False
         turn.reverse()
+        dispatch = self.tick.dispatch
         enough = WORK.spent + DISPATCH_WORK_UNITS
         try:
             while turn:
-                if WORK.spent > enough:
-                    # The selectors took so much work that the other queues get their turn in the next tick.
+                if WORK.spent > enough or dispatch.is_over():
+                    # The other queues get their turn in the next tick. The selectors, or many queues, took so long.
                     more = True
                     break
                 queue = turn.pop()

@@ -8,6 +8,7 @@ from mypy_extensions import i64, trait
 
 from flintmq.broker.counters.budget import Budget
 from flintmq.broker.counters.churn import Churn
+from flintmq.broker.counters.dispatch import Dispatch
 from flintmq.broker.counters.partial_messages import PartialMessages
 from flintmq.broker.message import Entry
 from flintmq.broker.ports import Pages
@@ -96,6 +97,7 @@ class Tick:
         self.expiries = Timers()
         # The storage of pages, into which queues pack entries far from their turn; None: they stay in memory.
         self.pages: Pages | None = None
+        self.dispatch = Dispatch()
         # Queues that may have messages for their consumers.
         self.ready: list[Queue] = []
         # Queues that are dispatched before these, in order, because their consumers share room that has become free.

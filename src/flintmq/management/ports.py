@@ -110,6 +110,10 @@ class Socket(Protocol):
     def connection(self) -> object:
         """The connection in the gateway, of either protocol."""
 
+    @property
+    def is_slowed(self) -> bool:
+        """Whether its publishers outrun the consumers of a queue, and are read more slowly than they send."""
+
     def unsent_bytes(self) -> int: ...
 
 

@@ -57,6 +57,7 @@ class AmqpServer:
         audit: AuditLog | None = None,
         collect_garbage: Callable[[], object] = lambda: None,
         send_timeout_seconds: float = SEND_TIMEOUT_SECONDS,
+        stopwatch: Callable[[], float] = time.perf_counter,
     ) -> None:
         loop = asyncio.get_running_loop()
         amqp10_peers: set[str] = set()
@@ -70,6 +71,7 @@ class AmqpServer:
         self.connections = Connections(
             loop,
             self.schedule,
+            self.gateway.tick.dispatch,
             self.amqp091,
             self.amqp10,
             self.send_timeout,
@@ -77,6 +79,7 @@ class AmqpServer:
             connection_max,
             amqp10_peers,
             collect_garbage,
+            stopwatch,
         )
         self._reassembly = RoundRobin(loop, self.gateway.reassembly, self.connections.open.values)
         self.connections.on_removed = self._reassembly.gone

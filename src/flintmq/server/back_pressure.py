@@ -26,11 +26,13 @@ REASSEMBLY: Final = 32
 SHUTDOWN: Final = 64
 # The peer has not logged in and sends many small pieces. The throttle removes it after a rest.
 UNAUTHENTICATED: Final = 128
+# The peer publishes to a queue with a large backlog faster than its consumers take messages. New credit removes it.
+CREDIT: Final = 256
 
 # With any of these, the engine does not continue with frames that it has received, either.
-NOT_TAKEN_IN: Final = JOURNAL | OUTPUT | ALARM | REASSEMBLY
+NOT_TAKEN_IN: Final = JOURNAL | OUTPUT | ALARM | REASSEMBLY | CREDIT
 # A connection that waits for the answer to its close is read in spite of these.
-BEFORE_CLOSE: Final = TICK | WORK | JOURNAL | OUTPUT | ALARM | REASSEMBLY | SHUTDOWN
+BEFORE_CLOSE: Final = TICK | WORK | JOURNAL | OUTPUT | ALARM | REASSEMBLY | SHUTDOWN | CREDIT
 
 
 @final

@@ -121,7 +121,8 @@ class LimitSettings:
     """Limits of one connection. `heartbeat_seconds` is the interval that the server proposes; 0 proposes no heartbeats.
 
     A client that reads nothing for `send_timeout_seconds` although data waits for it is disconnected; 0 means never.
-    0 as `consumers_per_channel_max` means no limit.
+    0 as `consumers_per_channel_max` means no limit. Publishers that outrun the consumers of a queue are slowed to their
+    speed while the queue has more than `backlog_messages` ready messages; 0 means never.
     """
 
     frame_max_bytes: Annotated[int, Meta(ge=limits.FRAME_MIN_BYTES, le=_FRAME_CEILING_BYTES)] = limits.FRAME_MAX_BYTES
@@ -130,6 +131,7 @@ class LimitSettings:
     send_timeout_seconds: Annotated[int, Meta(ge=0, le=_SHORT_MAX)] = limits.SEND_TIMEOUT_SECONDS
     consumers_per_channel_max: Annotated[int, Meta(ge=0)] = 0
     message_max_bytes: Annotated[int, Meta(ge=1, le=_MESSAGE_CEILING_BYTES)] = limits.MESSAGE_MAX_BYTES
+    backlog_messages: Annotated[int, Meta(ge=0)] = limits.CREDIT_BACKLOG_MESSAGES
 
 
 @dataclass(frozen=True)

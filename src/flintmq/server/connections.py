@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, final
 
+from flintmq.broker.counters.dispatch import Dispatch
 from flintmq.gateway.amqp091 import service as amqp091
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp10 import service as amqp10
@@ -12,6 +13,7 @@ from flintmq.gateway.login import Security
 from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.sniff import Protocol
 from flintmq.server.certificates import Tls
+from flintmq.server.credit import Credit
 from flintmq.server.intake import Intake
 from flintmq.server.peer import Connection, Peer
 from flintmq.server.schedule import TickSchedule
@@ -28,13 +30,14 @@ class Connections:
     """All sockets of a node, at most `connection_max`.
 
     `amqp10_peers` gets the names of the peers that speak AMQP 1.0. `collect_garbage` is called regularly while many
-    clients connect.
+    clients connect. `stopwatch` returns seconds from any start, to measure how long work takes.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         schedule: TickSchedule,
+        dispatch: Dispatch,
         service_091: amqp091.Service,
         service_10: amqp10.Service,
         send_timeout: SendTimeout,
@@ -42,6 +45,7 @@ class Connections:
         connection_max: int,
         amqp10_peers: set[str],
         collect_garbage: Callable[[], object],
+        stopwatch: Callable[[], float],
     ) -> None:
         self.loop = loop
         self.schedule = schedule
@@ -50,6 +54,10 @@ class Connections:
         self.throttle = ReadThrottle(loop)
         self.outbox = Outbox()
         self.intake = Intake()
+        self.dispatch = dispatch
+        dispatch.clock = stopwatch
+        self.stopwatch = stopwatch
+        self.credit = Credit(loop, dispatch)
         # Peers that have sent something since the last tick.
         self.read_from: list[Peer] = []
         # Peers of open connections, and all peers, most of which may be unauthenticated.

@@ -5,7 +5,6 @@ interpreted base.
 """
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, Final, cast, final
 
 from mypy_extensions import i64
@@ -49,6 +48,9 @@ log = logs.get_logger()
 # The bytes that a refused client may still send. A client that sends more is disconnected.
 _UNHEARD_MAX_BYTES: Final = 1024 * 1024
 
+# A connection is shown in the state "flow" for so long after it waited for credit (RabbitMQ).
+_FLOW_SECONDS: Final = 5.0
+
 
 @final
 class Peer:
@@ -69,6 +71,8 @@ class Peer:
         self._connections = connections
         self._schedule = connections.schedule
         self._intake = connections.intake
+        self._dispatch = connections.dispatch
+        self._stopwatch = connections.stopwatch
         self._loop = connections.loop
         self._transport: asyncio.Transport | None = None
         self._address = ""
@@ -91,6 +95,8 @@ class Peer:
         self._was_open = False
         # Whether the log has the reason why the connection ends.
         self._is_logged = False
+        # When the peer had to wait for credit last (the loop's time).
+        self.out_of_credit_at = float("-inf")
 
     @property
     def has_spoken(self) -> bool:
@@ -221,11 +227,15 @@ class Peer:
             engine = self.connection.engine
             if not self._is_read_from:
                 self._is_read_from = True
-                engine.refresh()
+                engine.refresh(self._intake.work)
                 self._connections.read_from.append(self)
-            began = time.perf_counter()
+            dispatch = self._dispatch
+            dispatch.overrun = 0
+            began = self._stopwatch()
             engine.receive(data, now)
-            self._intake.seconds += time.perf_counter() - began
+            self._intake.seconds += self._stopwatch() - began
+            if dispatch.overrun != 0:
+                self._connections.credit.charge(self, dispatch.overrun)
             self.tick_bytes += len(data)
             if self.tick_bytes >= self._intake.share:
                 self.gate.add(TICK)
@@ -309,6 +319,11 @@ class Peer:
 
     def unsent_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def is_slowed(self) -> bool:
+        """Whether the peer had to wait for credit within the last seconds, because it outruns consumers."""
+        return self._loop.time() - self.out_of_credit_at < _FLOW_SECONDS
 
     @property
     def assembled_bytes(self) -> int:

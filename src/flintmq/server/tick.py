@@ -1,21 +1,23 @@
 """The tick: dispatches, commits and answers what was read from all sockets together, and then continues reading."""
 
 import asyncio
-import time
+from collections import deque
 from typing import final
 
 from flintmq.base.errors import InternalError
 from flintmq.base.histogram import Histogram
 from flintmq.base.limits import (
+    DISPATCH_SECONDS,
     JOURNAL_BACKLOG_HIGH_BYTES,
     JOURNAL_BACKLOG_LOW_BYTES,
     OUTPUT_BACK_PRESSURE_BYTES,
     OUTPUT_HIGH_WATER_BYTES,
+    SYNCING_DISPATCH_SECONDS,
 )
 from flintmq.gateway.gateway import Gateway
 from flintmq.protocol.output import Output
 from flintmq.server import logs
-from flintmq.server.back_pressure import ALARM, JOURNAL, OUTPUT, REASSEMBLY, SHUTDOWN, WORK
+from flintmq.server.back_pressure import ALARM, JOURNAL, OUTPUT, REASSEMBLY, SHUTDOWN, TICK, WORK
 from flintmq.server.connections import Connections
 from flintmq.server.durability import DurabilityFutures
 from flintmq.server.peer import Peer
@@ -46,6 +48,10 @@ class ServerTick:
         self._connections = connections
         self._outbox = connections.outbox
         self._reassembly = reassembly
+        self._dispatch = gateway.tick.dispatch
+        self._stopwatch = connections.stopwatch
+        # Peers that have used up their shares, and wait for their turns to be read again.
+        self._in_turn: deque[Peer] = deque()
         # Peers that are not read until the storage has caught up.
         self._behind_journal: list[Peer] = []
         # Set when no answer waits for the storage any more. From `drain` on, nothing more is read.
@@ -56,24 +62,27 @@ class ServerTick:
 
     def run(self) -> None:
         """Run a tick, and measure how long it takes."""
-        started = time.perf_counter()
+        started = self._stopwatch()
         if not self._is_closed:
             self._run()
-        self.seconds.observe(time.perf_counter() - started)
+        self.seconds.observe(self._stopwatch() - started)
 
     def _run(self) -> None:
         self._schedule.begin_tick()
         self._resume_starved()
+        began = self._stopwatch()
         try:
             more = self._gateway.end_tick()
         except Exception:
             # An internal error in one queue or channel must not stop the others.
             log.exception("internal error in a tick")
             more = self._gateway.broker.has_ready
+        seconds = self._stopwatch() - began
         self._schedule.end_time()
         self.flush()
-        self._read_on(more)
-        if more or self._has_room_for_starved():
+        self._read_on(more, seconds)
+        self._connections.credit.grant()
+        if more or self._in_turn or self._has_room_for_starved():
             self._schedule.request()
         elif self._drained is not None and self._gateway.durability.is_empty:
             self._drained.set()
@@ -121,36 +130,58 @@ class ServerTick:
 
     # -- input --------------------------------------------------------------------------------------------------
 
-    def _read_on(self, more: bool) -> None:
-        """Read on from each peer from which bytes arrived in this tick, unless there is a reason for back-pressure."""
+    def _read_on(self, more: bool, dispatch_seconds: float) -> None:
+        """Read on from the peers from which bytes arrived in this tick, and from those whose turns have come.
+
+        While clients wait for each other, those that have used up their shares are read in turns.
+        """
         read_from = self._connections.read_from
-        if not read_from:
+        in_turn = self._in_turn
+        intake = self._connections.intake
+        if not read_from and not in_turn and not intake.is_contended:
             return
         self._connections.read_from = []
-        backlog = self._storage.backlog_bytes
-        taken = [int(peer.tick_bytes) for peer in read_from]
-        is_behind = backlog > JOURNAL_BACKLOG_HIGH_BYTES and not self._storage.failure
+        is_syncing = self._storage.backlog_bytes > 0
+        is_behind = more or self._dispatch.is_behind
+        intake.end_tick(
+            [int(peer.tick_bytes) for peer in read_from], len(in_turn), dispatch_seconds, is_behind, is_syncing
+        )
+        if not intake.is_contended:
+            self._dispatch.limit(0.0)
+            for peer in [*in_turn, *read_from]:
+                self._read_on_from(peer)
+            in_turn.clear()
+            return
+        self._dispatch.limit(SYNCING_DISPATCH_SECONDS if is_syncing else DISPATCH_SECONDS)
+        for peer in read_from:
+            if peer.gate.reasons & TICK or peer.connection.engine.is_paused:
+                in_turn.append(peer)
+            else:
+                self._read_on_from(peer)
+        for _ in range(min(len(in_turn), int(intake.turns))):
+            self._read_on_from(in_turn.popleft())
+
+    def _read_on_from(self, peer: Peer) -> None:
+        """Read on from a peer, unless there is a reason for back-pressure."""
+        engine = peer.connection.engine
         # While memory is low, waiting answers may use no more of it than waiting deliveries.
         output_max = OUTPUT_HIGH_WATER_BYTES if self._gateway.alarm else OUTPUT_BACK_PRESSURE_BYTES
-        for peer in read_from:
-            engine = peer.connection.engine
-            if is_behind:
-                peer.gate.add(JOURNAL)
-                self._behind_journal.append(peer)
-            elif peer.unsent_bytes() > output_max:
-                peer.gate.add(OUTPUT)
-            elif engine.is_holding:
-                peer.gate.add(ALARM)
-            elif self._drained is not None and not engine.is_paused and not engine.is_closing:
-                peer.gate.add(SHUTDOWN)
-            elif self._reassembly.must_wait(peer):
-                peer.gate.add(REASSEMBLY)
-            elif engine.is_paused:
-                # Other connections have their turn first.
-                peer.gate.add(WORK)
-                self._loop.call_soon(peer.go_on, WORK)
-            peer.end_tick()
-        self._connections.intake.end_tick(taken, more, backlog > 0)
+        if self._storage.backlog_bytes > JOURNAL_BACKLOG_HIGH_BYTES and not self._storage.failure:
+            peer.gate.add(JOURNAL)
+            self._behind_journal.append(peer)
+        elif peer.unsent_bytes() > output_max:
+            peer.gate.add(OUTPUT)
+        elif engine.is_holding:
+            peer.gate.add(ALARM)
+        elif self._drained is not None and not engine.is_paused and not engine.is_closing:
+            peer.gate.add(SHUTDOWN)
+        elif self._reassembly.must_wait(peer):
+            peer.gate.add(REASSEMBLY)
+        elif engine.is_paused:
+            # Other connections have their turn first.
+            peer.gate.add(WORK)
+            self._loop.call_soon(peer.go_on, WORK)
+        peer.end_tick()
 
     # -- the storage --------------------------------------------------------------------------------------------
 
@@ -185,3 +216,4 @@ class ServerTick:
         """Do nothing in ticks that are still scheduled."""
         self._is_closed = True
         self._schedule.close()
+        self._connections.credit.close()

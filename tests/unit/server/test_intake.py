@@ -4,7 +4,15 @@ import random
 
 import pytest
 
-from flintmq.base.limits import INTAKE_SECONDS, SHARE_MIN_BYTES, SYNCING_INTAKE_SECONDS, TICK_READ_BYTES
+from flintmq.base.limits import (
+    CONTENDED_WORK_UNITS,
+    INTAKE_MIN_SECONDS,
+    INTAKE_SECONDS,
+    SHARE_MIN_BYTES,
+    SYNCING_INTAKE_SECONDS,
+    TICK_READ_BYTES,
+    TICK_WORK_UNITS,
+)
 from flintmq.server.intake import Intake
 
 # At this cost, handling 64 KiB takes INTAKE_SECONDS.
@@ -17,11 +25,21 @@ def run_tick(
     cost: float = SECONDS_PER_BYTE,
     is_behind: bool = False,
     is_syncing: bool = False,
+    dispatch_seconds: float = 0.0,
 ) -> list[int]:
-    """Run a tick in which each client sends as many of its waiting bytes as its share allows, and return the bytes."""
-    taken = [min(size, int(intake.share)) for size in waiting]
+    """Run a tick in which each client sends as many of its waiting bytes as its share and its turn allow.
+
+    Returns the bytes. Clients that have no turn send nothing.
+    """
+    taken: list[int] = []
+    turns = int(intake.turns) if intake.is_contended else len(waiting)
+    for size in waiting:
+        is_greedy = size >= int(intake.share)
+        if not is_greedy or turns > 0:
+            taken.append(min(size, int(intake.share)))
+            turns -= is_greedy
     intake.seconds += sum(taken) * cost
-    intake.end_tick(taken, is_behind, is_syncing)
+    intake.end_tick(taken, len(waiting) - len(taken), dispatch_seconds, is_behind, is_syncing)
     return taken
 
 
@@ -62,15 +80,39 @@ def test_a_modest_client_leaves_its_share_to_others() -> None:
 
 
 def test_a_share_is_worth_a_system_call() -> None:
-    """With a thousand busy clients, a tick takes longer rather than reading a few bytes of each."""
+    """A thousand busy clients have turns, rather than being read a few bytes each."""
     intake = Intake()
-    assert run_ticks(intake, [10_000_000] * 1_000, 100)[0] == SHARE_MIN_BYTES
+    taken = run_ticks(intake, [10_000_000] * 1_000, 100)
+    assert taken[0] == SHARE_MIN_BYTES
+    assert 0.5 * INTAKE_SECONDS <= sum(taken) * SECONDS_PER_BYTE <= INTAKE_SECONDS
 
 
-def test_a_publisher_waits_for_queues_that_are_behind() -> None:
+def test_publishers_wait_for_queues_that_are_behind() -> None:
+    """The longer queues are behind, the less is taken in, until they keep up."""
     intake = Intake()
     taken = run_ticks(intake, [10_000_000], 100, is_behind=True)
-    assert sum(taken) * SECONDS_PER_BYTE <= INTAKE_SECONDS
+    assert sum(taken) * SECONDS_PER_BYTE <= INTAKE_SECONDS / 2
+    run_ticks(intake, [10_000_000] * 2, 10, is_behind=True)
+    recovered = run_ticks(intake, [10_000_000] * 2, 100)
+    assert 0.9 * INTAKE_SECONDS <= sum(recovered) * SECONDS_PER_BYTE <= INTAKE_SECONDS
+
+
+def test_a_modest_client_beside_a_long_dispatch() -> None:
+    """Clients wait for deliveries to others, too, even if hardly anything is published."""
+    intake = Intake()
+    run_tick(intake, [100], is_behind=True, dispatch_seconds=0.01)
+    assert intake.is_contended
+    assert intake.work == CONTENDED_WORK_UNITS
+    for _ in range(100):
+        run_tick(intake, [100])
+    assert not intake.is_contended
+    assert intake.work == TICK_WORK_UNITS
+
+
+def test_a_consumer_alone_gets_large_batches() -> None:
+    intake = Intake()
+    run_tick(intake, [], is_behind=True, dispatch_seconds=0.01)
+    assert not intake.is_contended
 
 
 def test_the_others_fall_silent() -> None:
@@ -96,8 +138,8 @@ def test_shares_are_steady_while_costs_vary(clients: int) -> None:
     costs = random.Random(clients)  # noqa: S311 - a repeatable test
     for _ in range(1_000):
         run_tick(intake, waiting, SECONDS_PER_BYTE * costs.uniform(0.9, 1.1), is_behind=True)
-        total = int(intake.share) * clients * SECONDS_PER_BYTE
-        assert 0.8 * INTAKE_SECONDS <= total <= max(1.2 * INTAKE_SECONDS, clients * SHARE_MIN_BYTES * SECONDS_PER_BYTE)
+        total = int(intake.share) * min(clients, int(intake.turns)) * SECONDS_PER_BYTE
+        assert 0.8 * INTAKE_MIN_SECONDS <= total <= max(1.2 * INTAKE_MIN_SECONDS, SHARE_MIN_BYTES * SECONDS_PER_BYTE)
 
 
 def test_a_tick_of_no_time() -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from flintmq.base.errors import ConnectionForced, FlintError
-from flintmq.base.limits import OUTPUT_BACK_PRESSURE_BYTES, TICK_READ_BYTES
+from flintmq.base.limits import CREDIT_MESSAGES_PER_SECOND, OUTPUT_BACK_PRESSURE_BYTES, TICK_READ_BYTES
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.gateway.amqp091.service import ServerProperties
@@ -14,7 +14,7 @@ from flintmq.protocol.amqp091.connection import Login, Tuning
 from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import plain
 from flintmq.server.amqp import AmqpServer
-from flintmq.server.back_pressure import ALARM, JOURNAL, OUTPUT, TICK
+from flintmq.server.back_pressure import ALARM, CREDIT, JOURNAL, OUTPUT, TICK
 from flintmq.server.host import Logins
 from flintmq.server.peer import Peer
 from flintmq.wire.amqp091.frames import HEARTBEAT_FRAME
@@ -179,6 +179,42 @@ def test_a_small_share_of_a_tick(loop: VirtualLoop, opened: tuple[Peer, Wire]) -
     assert intake.seconds > 0.0
     loop.run(loop.time())
     assert (intake.seconds, wire.is_read) == (0.0, True)
+
+
+def test_turns(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:
+    """While clients wait for each other, one that has sent its share is read again when its turn has come."""
+    peer, wire = opened
+    intake = peer._connections.intake
+    peer.data_received(HEARTBEAT_FRAME)
+    intake.end_tick([1_000, 1_000], 100, 1.0, False, False)
+    assert intake.is_contended
+    intake.share = 2 * len(HEARTBEAT_FRAME)
+    peer.data_received(HEARTBEAT_FRAME)
+    assert (peer.gate.reasons, wire.is_read) == (TICK, False)
+    loop.run(loop.time())
+    assert wire.is_read
+
+
+def test_credit(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:
+    """A client that has published more than consumers take is read again when they have taken as much."""
+    peer, wire = opened
+    credit = peer._connections.credit
+    dispatch = peer._dispatch
+    credit.charge(peer, 10 * CREDIT_MESSAGES_PER_SECOND)
+    peer.data_received(HEARTBEAT_FRAME)
+    assert (peer.gate.reasons, wire.is_read, peer.is_slowed) == (CREDIT, False, True)
+    # There was some credit left: the client is read, and pays for it with the next credit.
+    loop.run(loop.time() + 0.01)
+    assert wire.is_read
+    credit.charge(peer, 1)
+    peer.data_received(HEARTBEAT_FRAME)
+    loop.run(loop.time() + 1.0)
+    assert not wire.is_read
+    dispatch.taken = 10 * CREDIT_MESSAGES_PER_SECOND
+    loop.run(loop.time() + 0.01)
+    assert wire.is_read
+    loop.run(loop.time() + 4.5)
+    assert not peer.is_slowed
 
 
 def test_the_answer_to_a_close_is_read(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:

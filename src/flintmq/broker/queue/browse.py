@@ -11,7 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.limits import DISPATCH_BURST_MESSAGES, MESSAGE_WORK_UNITS
+from flintmq.base.limits import MESSAGE_WORK_UNITS
 from flintmq.base.work import WORK
 from flintmq.broker.message import ACQUIRED, READY, Entry, Message, Table
 from flintmq.broker.queue.base import Consumer, Queue
@@ -157,7 +157,7 @@ class View(Queue, Feature):
     def _show(self, browser: _Browser, entries: list[Entry]) -> bool:
         consumer = browser.consumer
         seen = consumer.seen
-        burst: i64 = DISPATCH_BURST_MESSAGES
+        burst: i64 = self.tick.dispatch.burst
         while browser.at < len(entries) and burst > 0:
             entry = entries[browser.at]
             spent: i64 = WORK.spent

@@ -9,7 +9,7 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.base.errors import InternalError, PreconditionFailed, StorageError
-from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, ASKING_WORK_UNITS, DISPATCH_BURST_MESSAGES
+from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, ASKING_WORK_UNITS, BEHIND_MESSAGES, CREDIT_MS
 from flintmq.base.work import WORK
 from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
 from flintmq.broker.ports import Journal
@@ -42,6 +42,8 @@ class ClassicQueue(EntryQueue):
     ) -> None:
         super().__init__(queue_id, vhost, name, kind, durable, auto_delete, owner, arguments, tick, journal, ranks_all)
         self._round_robin = RoundRobin(self.consumers)
+        # Until then, publishers outrun the consumers, unless the backlog becomes shorter (Unix time in ms).
+        self._outrun_until_ms: i64 = 0
         self.configure(arguments)
 
     def configure(self, effective: Table) -> None:
@@ -50,6 +52,12 @@ class ClassicQueue(EntryQueue):
             self._filter()
 
     def admit(self, message: Message) -> int:
+        if self._outrun_until_ms != 0:
+            if self.tick.now_ms < self._outrun_until_ms and self.store.count > self.tick.dispatch.backlog_max:
+                self.tick.dispatch.overrun += 1
+            else:
+                self._outrun_until_ms = 0
+                self.is_guarded = self.settings.is_guarding
         return admit(self, message)
 
     def discard(self) -> None:
@@ -211,22 +219,27 @@ class ClassicQueue(EntryQueue):
             return self._dispatch_filtered(self._filtered_store)
         if len(consumers) == 1 or self.settings.single_active:
             return self._dispatch_to(consumers[0])
-        burst: i64 = DISPATCH_BURST_MESSAGES
+        burst: i64 = self.tick.dispatch.burst
         while burst > 0:
             first = self._first()
             if first is None:
                 return False
             consumer = self._round_robin.next_consumer(first.message, first.avoid)
             if consumer is None:
+                self._check_pace(burst)
                 return False
             self._deliver_next(consumer)
             burst -= 1
+        self._check_pace(burst)
         return True
 
     def _dispatch_to(self, consumer: Consumer) -> bool:
-        burst: i64 = DISPATCH_BURST_MESSAGES
+        burst: i64 = self.tick.dispatch.burst
         while burst > 0:
-            if self.store.count == 0 or not consumer.can_take():
+            if self.store.count == 0:
+                return False
+            if not consumer.can_take():
+                self._check_pace(burst)
                 return False
             if consumer.has_byte_window or self._expiry is not None:
                 first = self._first()
@@ -234,7 +247,19 @@ class ClassicQueue(EntryQueue):
                     return False
             self._deliver_next(consumer)
             burst -= 1
+        self._check_pace(burst)
         return True
+
+    def _check_pace(self, burst: i64) -> None:
+        """Note that the queue is behind if it has many messages, and consumers took some: less than `burst` is left."""
+        dispatch = self.tick.dispatch
+        count = self.store.count
+        if count > BEHIND_MESSAGES and burst < dispatch.burst:
+            dispatch.is_behind = True
+            if count > dispatch.backlog_max:
+                dispatch.taken += dispatch.burst - burst
+                self._outrun_until_ms = self.tick.now_ms + CREDIT_MS
+                self.is_guarded = True
 
     def _offer_withheld(self, exclusions: Exclusions) -> bool:
         """Offer withheld entries to consumers that may have them. Returns True if the next dispatch must go on."""
@@ -247,7 +272,7 @@ class ClassicQueue(EntryQueue):
         return False
 
     def _dispatch_filtered(self, store: FilteredStore) -> bool:
-        burst: i64 = DISPATCH_BURST_MESSAGES
+        burst: i64 = self.tick.dispatch.burst
         store.begin()
         try:
             while burst > 0:

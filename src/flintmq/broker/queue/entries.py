@@ -117,7 +117,7 @@ class EntryQueue(Queue):
         settings = self.settings
         if was_paused and not settings.paused:
             self.touch()
-        self.is_guarded = settings.max_length >= 0 or settings.max_bytes >= 0 or settings.deduplicates
+        self.is_guarded = settings.is_guarding
         self._deduplicate()
         self.adds_headers = settings.delivery_limit >= 0 or settings.pauses_failed or settings.pauses_returned
         if settings.group_field is not None and self.groups is None:

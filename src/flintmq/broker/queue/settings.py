@@ -43,6 +43,8 @@ class QueueSettings:
         self.dedup_window_ms: i64 = _number(table, "x-dedup-window")
         self.dedup_size: i64 = _number(table, "x-dedup-size")
         self.deduplicates = self.dedup_window_ms > 0 or self.dedup_size > 0
+        # Whether a queue has to be asked before it takes a message.
+        self.is_guarding = self.max_length >= 0 or self.max_bytes >= 0 or self.deduplicates
         retry = _text(table, "x-delayed-retry-type")
         self.pauses_failed = retry == "all" or retry == "failed"
         self.pauses_returned = retry == "all" or retry == "returned"

@@ -5,7 +5,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import NotImplementedHere, PreconditionFailed, StorageError
-from flintmq.base.limits import DISPATCH_BURST_MESSAGES, STREAM_READERS_MAX
+from flintmq.base.limits import STREAM_READERS_MAX
 from flintmq.broker.arguments import READER
 from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
 from flintmq.broker.ports import DefinitionStore, StreamLimits, StreamLog
@@ -254,7 +254,7 @@ class StreamQueue(Queue, DurableReader):
         consumer = reader.consumer
         cursor = reader.cursor
         is_filtered = reader.wanted is not None or reader.since_ms != 0 or consumer.is_filtered
-        burst: i64 = DISPATCH_BURST_MESSAGES
+        burst: i64 = self.tick.dispatch.burst
         while burst > 0 and consumer.can_take():
             message = reader.held
             reader.held = None

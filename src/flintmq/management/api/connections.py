@@ -64,7 +64,7 @@ def facts(call: Call, socket: Socket) -> dict[str, object]:
         "vhost": _vhost_of(socket),
         "user": connection.user,
         "user_who_performed_action": connection.user,
-        "state": "blocked" if connection.engine.is_holding else "running",
+        "state": "blocked" if connection.engine.is_holding else "flow" if socket.is_slowed else "running",
         "ssl": socket.is_encrypted,
         "auth_mechanism": connection.mechanism,
         "connected_at": socket.connected_ms,

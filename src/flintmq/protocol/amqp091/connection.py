@@ -447,9 +447,9 @@ class Connection:
         """Charge the peer for work of the owner. After TICK_WORK_UNITS in a tick, its next method waits."""
         self._work -= units
 
-    def refresh(self) -> None:
-        """Begin a tick. Units spent beyond the last tick's share are taken from this tick's."""
-        self._work = min(self._work + TICK_WORK_UNITS, TICK_WORK_UNITS)
+    def refresh(self, units: i64 = TICK_WORK_UNITS) -> None:
+        """Begin a tick with so many units of work. Units spent beyond the last tick's are taken from this tick's."""
+        self._work = min(self._work + units, units)
 
     def _pay(self) -> None:
         """Charge the peer for the work that the meter shows since the last call."""

@@ -32,6 +32,7 @@ class Line:
     received_bytes: int = 0
     sent_bytes: int = 0
     is_encrypted: bool = False
+    is_slowed: bool = False
 
     def unsent_bytes(self) -> int:
         return 0
