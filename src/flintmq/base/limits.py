@@ -92,21 +92,18 @@ POLICY_STEP_NAMES: Final = 64
 # The bytes that are read from one connection before the tick runs. The event loop would continue to read as long as
 # there is data, and data that is read but not delivered costs memory and latency.
 TICK_READ_BYTES: Final = 512 * 1024
-# The time for which a tick takes in what several busy clients send, before queues are dispatched. Each client waits
-# about this long for the others.
+# The time for which a tick takes in what several busy clients send, before queues are dispatched for twice that time.
+# Each client waits about this long for the others. Each client that is read adds to it, because longer ticks read more
+# of each, up to the most. While the journal is being synced, it is the most: durable messages wait for the disk anyway.
 INTAKE_SECONDS: Final = 0.000_25
-# The same while the journal is being synced: durable messages wait for the disk anyway, and larger batches cost less.
-SYNCING_INTAKE_SECONDS: Final = 0.001
-# The least of these times, while queues deliver more slowly than messages arrive.
+CLIENT_INTAKE_SECONDS: Final = 0.000_015
+INTAKE_MAX_SECONDS: Final = 0.001
+# The least of these times: while queues are behind, they are at most twice as long as the last dispatch.
 INTAKE_MIN_SECONDS: Final = 0.000_05
 # The least that a tick takes in of one connection, if there is as much: reading less costs more than handling it.
 # Connections have turns if the time does not suffice for all of them.
 SHARE_MIN_BYTES: Final = 16 * 1024
-# The time for which queues deliver in one tick while clients wait for each other.
-DISPATCH_SECONDS: Final = 0.000_5
-# The same while the journal is being synced.
-SYNCING_DISPATCH_SECONDS: Final = 0.001
-# The messages that a queue delivers at a time within this time, before the next queue has its turn.
+# The messages that a queue delivers at a time while clients wait for each other, before the next queue has its turn.
 DISPATCH_TURN_MESSAGES: Final = 256
 # A queue with so many messages, whose consumers take some, is behind: publishers are read less.
 BEHIND_MESSAGES: Final = 8_192

@@ -75,6 +75,15 @@ class Output:
         self.writer.truncate(0)
         self._chunks.append(body)
 
+    def take_together(self) -> bytes | None:
+        """Remove and return all bytes gathered so far if they are in one piece. After None, call `take`."""
+        if self._chunks or len(self.writer) > _WRITER_KEEP_BYTES:
+            return None
+        self._is_waiting = False
+        data = self.writer.getvalue()
+        self.writer.truncate(0)
+        return data
+
     def take(self) -> list[bytes]:
         """Remove and return all bytes gathered so far, in order, for the caller to write."""
         self._is_waiting = False

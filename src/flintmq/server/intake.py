@@ -9,11 +9,12 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.limits import (
+    CLIENT_INTAKE_SECONDS,
     CONTENDED_WORK_UNITS,
+    INTAKE_MAX_SECONDS,
     INTAKE_MIN_SECONDS,
     INTAKE_SECONDS,
     SHARE_MIN_BYTES,
-    SYNCING_INTAKE_SECONDS,
     TICK_READ_BYTES,
     TICK_WORK_UNITS,
 )
@@ -26,9 +27,15 @@ _CONTENDED_TICKS: Final = 16
 # is overstated in a tick in which the system ran another process.
 _WEIGHT: Final = 0.125
 _OUTLIER: Final = 2.0
-# The factors of the time of the intake after a tick in which queues fell behind, and after one in which none did.
-_SLOWER: Final = 0.7
-_FASTER: Final = 1.1
+# While queues are behind, an intake takes at most so many times as long as the last dispatch. The weight is that of the
+# last tick in the time of the intake.
+_INTAKE_PER_DISPATCH: Final = 2.0
+# The time of a dispatch, as so many times that of an intake.
+_DISPATCH_PER_INTAKE: Final = 2.0
+# The approximate time of a read, whatever its bytes, and the least portion of the measured time that bytes take.
+_READ_SECONDS: Final = 0.000_003
+_READ_PORTION: Final = 4.0
+_MOST_WEIGHT: Final = 0.25
 
 
 @final
@@ -37,7 +44,8 @@ class Intake:
 
     A client that is alone has a share of TICK_READ_BYTES, because large batches cost less per message. While others
     send, too, or queues deliver more slowly than messages arrive, handling the shares of all clients together takes
-    INTAKE_SECONDS, or SYNCING_INTAKE_SECONDS. It takes less while queues are behind, until these keep up.
+    INTAKE_SECONDS, and longer with many clients, or while the journal is being synced. While queues are behind, it
+    takes at most twice as long as their last dispatch.
     """
 
     def __init__(self) -> None:
@@ -47,9 +55,13 @@ class Intake:
         self.turns: i64 = 0
         # The units of work that one client may cause before the next tick.
         self.work: i64 = TICK_WORK_UNITS
-        # The time that handling bytes took since the last tick. Peers add to it.
-        self.seconds = 0.0
+        # When the first bytes since the last tick were handled, by the stopwatch.
+        self.began = 0.0
         self._contended: i64 = 0
+        # The time for which queues are dispatched in a tick, while it is bounded.
+        self.dispatch_seconds = _DISPATCH_PER_INTAKE * INTAKE_SECONDS
+        # The mean number of clients that a tick reads from.
+        self._clients = 0.0
         # The time that the intake of a tick may take while it is bounded.
         self._most = INTAKE_SECONDS
         # The mean cost of a byte, measured while shares are bounded by it.
@@ -76,18 +88,26 @@ class Intake:
         return bytes(self._view[:size])
 
     def end_tick(
-        self, taken: list[int], waiting: int, dispatch_seconds: float, is_behind: bool, is_syncing: bool
+        self,
+        taken: list[int],
+        waiting: int,
+        seconds: float,
+        dispatch_seconds: float,
+        is_behind: bool,
+        is_syncing: bool,
     ) -> None:
         """Compute the shares and turns of the next tick.
 
-        `taken` has the bytes of each connection that was read from. `waiting` is the number of connections that wait
-        for their turns, and were not read from. `dispatch_seconds` is the time for which the queues were dispatched.
-        `is_behind`: consumers take messages more slowly than these arrive. `is_syncing`: the journal has bytes that are
-        not synced.
+        `taken` has the bytes of each connection that was read from, which took `seconds`. `waiting` is the number of
+        connections that wait for their turns, and were not read from. `dispatch_seconds` is the time for which the
+        queues were dispatched. `is_behind`: consumers take messages more slowly than these arrive. `is_syncing`: the
+        journal has bytes that are not synced.
         """
-        seconds = self.seconds
-        self.seconds = 0.0
-        most = SYNCING_INTAKE_SECONDS if is_syncing else INTAKE_SECONDS
+        self._clients += (len(taken) - self._clients) * _MOST_WEIGHT
+        most = min(INTAKE_SECONDS + self._clients * CLIENT_INTAKE_SECONDS, INTAKE_MAX_SECONDS)
+        if is_syncing:
+            most = INTAKE_MAX_SECONDS
+        self.dispatch_seconds = _DISPATCH_PER_INTAKE * most
         if self._is_waited_for(taken, waiting, is_behind, seconds + dispatch_seconds > most):
             self._contended = _CONTENDED_TICKS
             self.work = CONTENDED_WORK_UNITS
@@ -101,12 +121,15 @@ class Intake:
                 self.turns = waiting
                 self._most = INTAKE_SECONDS
                 return
-        most = max(self._most * _SLOWER, INTAKE_MIN_SECONDS) if is_behind else min(self._most * _FASTER, most)
-        self._most = most
+        if is_behind:
+            most = max(min(_INTAKE_PER_DISPATCH * dispatch_seconds, most), INTAKE_MIN_SECONDS)
+        self._most += (most - self._most) * _MOST_WEIGHT
+        most = self._most
         total = sum(taken)
         if total == 0 or seconds <= 0.0:
             return
-        cost = seconds / total
+        # A share pays for its bytes, and not for the reads of the others.
+        cost = max(seconds - len(taken) * _READ_SECONDS, seconds / _READ_PORTION) / total
         mean = self._seconds_per_byte
         mean = cost if mean == 0.0 else mean + (min(cost, _OUTLIER * mean) - mean) * _WEIGHT
         self._seconds_per_byte = mean

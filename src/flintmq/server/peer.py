@@ -72,7 +72,6 @@ class Peer:
         self._schedule = connections.schedule
         self._intake = connections.intake
         self._dispatch = connections.dispatch
-        self._stopwatch = connections.stopwatch
         self._loop = connections.loop
         self._transport: asyncio.Transport | None = None
         self._address = ""
@@ -228,12 +227,13 @@ class Peer:
             if not self._is_read_from:
                 self._is_read_from = True
                 engine.refresh(self._intake.work)
-                self._connections.read_from.append(self)
+                read_from = self._connections.read_from
+                if not read_from:
+                    self._intake.began = self._connections.stopwatch()
+                read_from.append(self)
             dispatch = self._dispatch
             dispatch.overrun = 0
-            began = self._stopwatch()
             engine.receive(data, now)
-            self._intake.seconds += self._stopwatch() - began
             if dispatch.overrun != 0:
                 self._connections.credit.charge(self, dispatch.overrun)
             self.tick_bytes += len(data)
@@ -358,14 +358,16 @@ class Peer:
         self.abort()
         self._schedule.request()
 
-    def flush(self) -> None:
-        chunks = self.output.take()
+    def flush(self, now: float) -> None:
+        """Write the output that was gathered. `now` is the loop's time."""
+        data = self.output.take_together()
+        chunks = [] if data is not None else self.output.take()
         transport = self._transport
         if transport is None or transport.is_closing() or self._has_said_all:
             return
-        if len(chunks) == 1:
-            self.sent_bytes += len(chunks[0])
-            transport.write(chunks[0])
+        if data:
+            self.sent_bytes += len(data)
+            transport.write(data)
         elif chunks:
             for chunk in chunks:
                 self.sent_bytes += len(chunk)
@@ -375,7 +377,6 @@ class Peer:
         if unsent > 0:
             self._connections.send_timeout.watch(self)
         engine = self.connection.engine
-        now = self._loop.time()
         engine.sent(now)
         if engine.is_closed:
             self._connections.closed(self)
@@ -455,7 +456,7 @@ class Peer:
         if engine.is_closed:
             self.abort()
         else:
-            self.flush()
+            self.flush(now)
             self._arm()
 
     def _handshake_timed_out(self) -> None:

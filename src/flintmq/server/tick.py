@@ -7,12 +7,10 @@ from typing import final
 from flintmq.base.errors import InternalError
 from flintmq.base.histogram import Histogram
 from flintmq.base.limits import (
-    DISPATCH_SECONDS,
     JOURNAL_BACKLOG_HIGH_BYTES,
     JOURNAL_BACKLOG_LOW_BYTES,
     OUTPUT_BACK_PRESSURE_BYTES,
     OUTPUT_HIGH_WATER_BYTES,
-    SYNCING_DISPATCH_SECONDS,
 )
 from flintmq.gateway.gateway import Gateway
 from flintmq.protocol.output import Output
@@ -64,23 +62,22 @@ class ServerTick:
         """Run a tick, and measure how long it takes."""
         started = self._stopwatch()
         if not self._is_closed:
-            self._run()
+            self._run(started)
         self.seconds.observe(self._stopwatch() - started)
 
-    def _run(self) -> None:
+    def _run(self, started: float) -> None:
         self._schedule.begin_tick()
         self._resume_starved()
-        began = self._stopwatch()
         try:
             more = self._gateway.end_tick()
         except Exception:
             # An internal error in one queue or channel must not stop the others.
             log.exception("internal error in a tick")
             more = self._gateway.broker.has_ready
-        seconds = self._stopwatch() - began
+        dispatched = self._stopwatch()
         self._schedule.end_time()
         self.flush()
-        self._read_on(more, seconds)
+        self._read_on(more, started, dispatched)
         self._connections.credit.grant()
         if more or self._in_turn or self._has_room_for_starved():
             self._schedule.request()
@@ -93,13 +90,16 @@ class ServerTick:
     def flush(self) -> None:
         """Write the output of each connection."""
         waiting = self._outbox.waiting
+        if not waiting:
+            return
         self._outbox.waiting = []
+        now = self._loop.time()
         for output in waiting:
             peer = self._connections.peer_of(output)
             if peer is None:
                 output.take()
             else:
-                peer.flush()
+                peer.flush(now)
 
     def _resume_starved(self) -> None:
         """Let consumers get messages again whose connection had too much output and has room now."""
@@ -130,10 +130,11 @@ class ServerTick:
 
     # -- input --------------------------------------------------------------------------------------------------
 
-    def _read_on(self, more: bool, dispatch_seconds: float) -> None:
+    def _read_on(self, more: bool, started: float, dispatched: float) -> None:
         """Read on from the peers from which bytes arrived in this tick, and from those whose turns have come.
 
-        While clients wait for each other, those that have used up their shares are read in turns.
+        While clients wait for each other, those that have used up their shares are read in turns. The queues were
+        dispatched between the times `started` and `dispatched`.
         """
         read_from = self._connections.read_from
         in_turn = self._in_turn
@@ -144,7 +145,12 @@ class ServerTick:
         is_syncing = self._storage.backlog_bytes > 0
         is_behind = more or self._dispatch.is_behind
         intake.end_tick(
-            [int(peer.tick_bytes) for peer in read_from], len(in_turn), dispatch_seconds, is_behind, is_syncing
+            [int(peer.tick_bytes) for peer in read_from],
+            len(in_turn),
+            started - intake.began if read_from else 0.0,
+            dispatched - started,
+            is_behind,
+            is_syncing,
         )
         if not intake.is_contended:
             self._dispatch.limit(0.0)
@@ -152,7 +158,7 @@ class ServerTick:
                 self._read_on_from(peer)
             in_turn.clear()
             return
-        self._dispatch.limit(SYNCING_DISPATCH_SECONDS if is_syncing else DISPATCH_SECONDS)
+        self._dispatch.limit(intake.dispatch_seconds)
         for peer in read_from:
             if peer.gate.reasons & TICK or peer.connection.engine.is_paused:
                 in_turn.append(peer)
