@@ -27,7 +27,7 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import UserRecord
 from flintmq.server import logs
-from flintmq.server.acceptor import Acceptor, StreamProtocol
+from flintmq.server.acceptor import Acceptor, StreamProtocol, listening_sockets
 from flintmq.server.addresses import Address, addresses
 from flintmq.server.alarms import Alarms
 from flintmq.server.amqp import AmqpServer
@@ -38,6 +38,7 @@ from flintmq.server.config import ManagementSettings, Settings, TracingSettings
 from flintmq.server.login_origins import LoginOrigins
 from flintmq.server.oauth.tokens import tokens_of
 from flintmq.server.operation import Listener, Operation
+from flintmq.server.relay.workers import IoWorkers, io_workers
 from flintmq.server.reload import Apply, Part
 from flintmq.storage.backup.hard_links import remove_abandoned
 from flintmq.storage.node import NodeStorage
@@ -75,6 +76,9 @@ class Node:
         # The sync thread reports to the server. Nothing is staged, and so nothing reported, before it exists.
         self._server: AmqpServer | None = None
         self._acceptors: list[Acceptor] = []
+        # Listening sockets that I/O workers accept from, and whether their clients begin with TLS.
+        self._shared: list[tuple[socket.socket, bool]] = []
+        self._io_workers: IoWorkers | None = None
         self._sampling: asyncio.Task[None] | None = None
         self._reloaded: list[Part] = []
         self._exporting: SpanExport | None = None
@@ -163,6 +167,9 @@ class Node:
         host = settings.listen.host
         self.port = await self._listen(server.protocol, self._addresses["amqp"])
         tls_port = 0 if tls is None else await self._listen(server.tls_protocol, self._addresses["amqp/ssl"])
+        if self._shared:
+            self._io_workers = IoWorkers(io_workers(settings.server.io_workers), server, self._shared)
+            await self._io_workers.start()
         log.info(
             "listening",
             amqp=f"amqp://{host}:{self.port}",
@@ -230,9 +237,14 @@ class Node:
         return number
 
     async def _listen(self, protocol: Callable[[], StreamProtocol], address: Address) -> int:
-        acceptor = Acceptor(protocol)
-        self._acceptors.append(acceptor)
         try:
+            if io_workers(self._settings.server.io_workers):
+                sockets = await listening_sockets(self._loop, address.host, address.port)
+                self._shared += [(each, address is self._addresses.get("amqp/ssl")) for each in sockets]
+                number: int = sockets[0].getsockname()[1]
+                return number
+            acceptor = Acceptor(protocol)
+            self._acceptors.append(acceptor)
             return await acceptor.listen(address.host, address.port)
         except OSError as error:
             raise address.refused(error) from error
@@ -262,6 +274,8 @@ class Node:
                 log.info("stopping", connections=len(self._server.connections))
                 for each in self._acceptors:
                     each.close()
+                if self._io_workers is not None:
+                    self._io_workers.accept_no_more()
                 await self._server.drain(_DRAIN_SECONDS)
                 await self._server.close(patience_seconds)
                 self._server.gateway.broker.note_undelivered()
@@ -270,6 +284,10 @@ class Node:
             if self._exporting is not None:
                 await self._loop.run_in_executor(None, self._exporting.close)
         finally:
+            if self._io_workers is not None:
+                await self._io_workers.close()
+            for shared, _ in self._shared:
+                shared.close()
             self._storage.close()
             self._audit.close()
 

@@ -100,6 +100,22 @@ CLIENT_INTAKE_SECONDS: Final = 0.000_015
 INTAKE_MAX_SECONDS: Final = 0.001
 # The least of these times: while queues are behind, they are at most twice as long as the last dispatch.
 INTAKE_MIN_SECONDS: Final = 0.000_05
+# I/O workers: what a client may have sent that the broker has not handled. Before its login, each read waits until the
+# one before is handled, as without workers.
+LINK_FIRST_BYTES: Final = 16 * 1024
+# The same after the login; and in the other direction, what was sent to a client and is not reported as taken by the
+# kernel. The broker holds so much of each client that it does not read, a worker of each that reads nothing.
+LINK_NARROW_BYTES: Final = 32 * 1024
+# The same for a client that transfers in bulk: a worker and the broker work at the same time, and while one waits for a
+# processor the other goes on.
+LINK_WIDE_BYTES: Final = 512 * 1024
+# What all clients of a worker together may have beyond the narrow window, in each direction.
+LINK_SHARED_BYTES: Final = 32 * 1024 * 1024
+# A worker reports what it has sent to a client from this number of bytes on, because a report for each delivery would
+# cost as much as the delivery.
+LINK_REPORT_BYTES: Final = 16 * 1024
+# The number of I/O workers: each is a process with its own event loop, and one broker cannot keep more of them busy.
+IO_WORKERS_MAX: Final = 64
 # The least that a tick takes in of one connection, if there is as much: reading less costs more than handling it.
 # Connections have turns if the time does not suffice for all of them.
 SHARE_MIN_BYTES: Final = 16 * 1024

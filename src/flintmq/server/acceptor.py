@@ -52,28 +52,15 @@ class Acceptor:
 
         Raises OSError if it cannot listen.
         """
-        found = await self._loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        missing: OSError | None = None
-        try:
-            for family, kind, protocol, _, address in dict.fromkeys(found):
-                try:
-                    made = socket.socket(family, kind, protocol)
-                except OSError as error:
-                    # A name can have an IPv6 address although the system has no IPv6.
-                    log.info("address left out", address=address[0], reason=error.strerror or str(error))
-                    missing = error
-                    continue
-                _listen(made, address)
-                self._sockets.append(made)
-            if missing is not None and not self._sockets:
-                raise missing
-        except OSError:
-            self.close()
-            raise
-        for each in self._sockets:
-            self._await(each)
+        self.accept_from(await listening_sockets(self._loop, host, port))
         number: int = self._sockets[0].getsockname()[1]
         return number
+
+    def accept_from(self, sockets: list[socket.socket]) -> None:
+        """Accept connections from sockets that are listening. `close` closes them."""
+        self._sockets = sockets
+        for each in sockets:
+            self._await(each)
 
     def close(self) -> None:
         """Accept no more connections."""
@@ -113,6 +100,31 @@ class Acceptor:
             # The client has closed the connection already.
             log.debug("connection lost", reason=str(error))
             connection.close()
+
+
+async def listening_sockets(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen on all addresses of a host name. Raises OSError, with none left open."""
+    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    missing: OSError | None = None
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            try:
+                made = socket.socket(family, kind, protocol)
+            except OSError as error:
+                # A name can have an IPv6 address although the system has no IPv6.
+                log.info("address left out", address=address[0], reason=error.strerror or str(error))
+                missing = error
+                continue
+            _listen(made, address)
+            sockets.append(made)
+        if missing is not None and not sockets:
+            raise missing
+    except OSError:
+        for each in sockets:
+            each.close()
+        raise
+    return sockets
 
 
 def _listen(made: socket.socket, address: Any) -> None:  # noqa: ANN401 - as the system's

@@ -6,7 +6,7 @@ certificate from every listener.
 """
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -60,6 +60,8 @@ class Tls:
 
     def __init__(self, settings: TlsSettings, others: tuple[CertificateSettings, ...] = ()) -> None:
         self.loaded = _load(settings, others)
+        # Called, from any thread, after other settings or files came into use.
+        self.on_update: Callable[[], None] | None = None
         self._refused: Mapping[Path, _Stamp | None] = {}
         self.context: ssl.SSLContext = _context(settings)
         self.context.sni_callback = self._choose
@@ -80,6 +82,8 @@ class Tls:
         """Use the settings and files of `other` from now on."""
         self.loaded = other.loaded
         self._update_context()
+        if self.on_update is not None:
+            self.on_update()
 
     def reload_if_changed(self) -> None:
         """Load all files again if one has changed. An error is logged once, and the present ones stay in use."""
@@ -94,6 +98,8 @@ class Tls:
             log.warning("certificates stay as they were", reason=str(error))
             return
         self._update_context()
+        if self.on_update is not None:
+            self.on_update()
         log.info("certificates loaded", certificate=str(before.settings.certificate), others=len(before.others))
 
     def _update_context(self) -> None:

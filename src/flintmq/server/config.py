@@ -53,6 +53,16 @@ class ListenSettings:
 
 
 @dataclass(frozen=True)
+class ServerSettings:
+    """How the broker uses the machine. With `io_workers`, so many processes accept AMQP clients, read and write their
+    sockets and do their TLS, and the broker's own process has more time for messages: "auto" means one less than the
+    number of processors. 0 means that the broker's process does everything.
+    """
+
+    io_workers: Annotated[int, Meta(ge=0, le=limits.IO_WORKERS_MAX)] | Literal["auto"] = 0
+
+
+@dataclass(frozen=True)
 class TlsSettings:
     """A `certificate` turns on TLS: on `port`, and on the plain AMQP port for clients that begin with TLS.
 
@@ -259,6 +269,7 @@ class CertificateSettings:
 @dataclass(frozen=True)
 class Settings:
     listen: ListenSettings = ListenSettings()
+    server: ServerSettings = ServerSettings()
     tls: TlsSettings = TlsSettings()
     management: ManagementSettings = ManagementSettings()
     storage: StorageSettings = StorageSettings()

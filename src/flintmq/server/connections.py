@@ -16,6 +16,7 @@ from flintmq.server.certificates import Tls
 from flintmq.server.credit import Credit
 from flintmq.server.intake import Intake
 from flintmq.server.peer import Connection, Peer
+from flintmq.server.relay.link import Link
 from flintmq.server.schedule import TickSchedule
 from flintmq.server.send_timeout import SendTimeout
 from flintmq.server.unauthenticated import ReadThrottle
@@ -65,6 +66,8 @@ class Connections:
         self._peers: dict[Output, Peer] = {}
         # Set while there is no peer.
         self.empty = asyncio.Event()
+        # The links to I/O workers.
+        self.links: list[Link] = []
         # Called with each peer that is removed.
         self.on_removed: Callable[[Peer], None] | None = None
         self._service_091 = service_091

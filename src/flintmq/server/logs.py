@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections.abc import Callable
 from typing import Any, Final, cast, final
 
 import structlog
@@ -49,6 +50,21 @@ def configure(settings: LogSettings) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     # The logger is bound: otherwise each line would first create a logger, also a line below the log level.
+    _logger = structlog.get_logger().bind()  # noqa: TID251 - structlog has just been configured
+
+
+def send_to(level: str, send: Callable[[structlog.typing.EventDict], None]) -> None:
+    """Set up logging for a process that has no log of its own: `send` takes each line, with its `level`."""
+    global _logger  # noqa: PLW0603 - a process sets up its log once
+
+    def pass_on(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        send(event)
+        raise structlog.DropEvent
+
+    structlog.configure(
+        processors=[structlog.processors.add_log_level, structlog.processors.format_exc_info, pass_on],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+    )
     _logger = structlog.get_logger().bind()  # noqa: TID251 - structlog has just been configured
 
 

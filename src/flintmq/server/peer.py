@@ -5,6 +5,7 @@ interpreted base.
 """
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Final, cast, final
 
 from mypy_extensions import i64
@@ -35,6 +36,8 @@ from flintmq.server.back_pressure import (
     WORK,
     ReadGate,
 )
+from flintmq.server.certificates import Certificate
+from flintmq.server.relay.transport import Receiver, RelayedTransport
 from flintmq.server.tls import TlsTransport
 from flintmq.server.unauthenticated import HandshakeReads
 
@@ -53,7 +56,7 @@ _FLOW_SECONDS: Final = 5.0
 
 
 @final
-class Peer:
+class Peer(Receiver):
     """One socket and its connection. `begins_with_tls`: the socket belongs to a listener for TLS."""
 
     def __init__(self, connections: "Connections", begins_with_tls: bool = False) -> None:
@@ -80,6 +83,10 @@ class Peer:
         self._connection: Connection | None = None
         self._begins_with_tls = begins_with_tls
         self._tls: TlsTransport | None = None
+        # If an I/O worker owns the socket: its transport, whether the worker does TLS, and the client's certificate.
+        self._relayed: RelayedTransport | None = None
+        self._is_secured = False
+        self._certificate: Certificate = None
         self._handshake_reads = HandshakeReads()
         # The bytes that waited to be sent when a timer ran last.
         self._unsent_bytes = 0
@@ -109,7 +116,7 @@ class Peer:
 
     @property
     def is_encrypted(self) -> bool:
-        return self._tls is not None
+        return self._tls is not None or self._is_secured
 
     # -- asyncio ------------------------------------------------------------------------------------------------
 
@@ -157,12 +164,7 @@ class Peer:
             try:
                 data = self._tls.receive(data)
             except ConnectionLost as error:
-                log.warning("connection refused", peer=self.name, reason=str(error))
-                self._is_logged = True
-                if self._connection is not None:
-                    self._lose(error)
-                    self._connections.closed(self)
-                self._hang_up(self._tls)
+                self.refused(error)
                 return
             if not data:
                 return
@@ -170,6 +172,33 @@ class Peer:
             self._find_protocol(self._first + data)
         else:
             self._take(data)
+
+    def refused(self, error: ConnectionLost) -> None:
+        """Hang up, because the client has violated TLS."""
+        log.warning("connection refused", peer=self.name, reason=str(error))
+        self._is_logged = True
+        if self._connection is not None:
+            self._lose(error)
+            self._connections.closed(self)
+        if self._transport is not None:
+            self._hang_up(self._transport)
+
+    # -- an I/O worker ------------------------------------------------------------------------------------------
+
+    def relayed_by(self, transport: RelayedTransport) -> None:
+        """Begin a connection whose socket an I/O worker owns."""
+        self._relayed = transport
+        self.connection_made(cast(asyncio.Transport, transport))
+
+    def read_max(self) -> i64:
+        return self._intake.share
+
+    def secured(self, certificate: bytes) -> None:
+        """The worker does TLS for the client, which has presented this certificate."""
+        self._is_secured = True
+        self._certificate = json.loads(certificate)
+
+    # -- the protocol -------------------------------------------------------------------------------------------
 
     def _find_protocol(self, data: bytes) -> None:
         spoken = sniff(data)
@@ -179,7 +208,7 @@ class Peer:
         self._first = b""
         transport = self._transport
         tls = self._connections.tls
-        if transport is not None and self._tls is None and tls is not None:
+        if transport is not None and not self.is_encrypted and tls is not None:
             if spoken is Spoken.TLS_HEADER:
                 if len(data) < len(TLS_HEADER):
                     self._first = data
@@ -215,9 +244,10 @@ class Peer:
     def _security(self) -> Security:
         is_local = is_loopback(self._address)
         tls = self._connections.tls
-        if self._tls is None or tls is None:
+        if tls is None or not self.is_encrypted:
             return OPEN if is_local else Security()
-        return Security(True, tls.identity(self._tls.certificate), is_local)
+        certificate = self._certificate if self._tls is None else self._tls.certificate
+        return Security(True, tls.identity(certificate), is_local)
 
     def _take(self, data: bytes) -> None:
         """Give bytes to the engine; with no bytes, it continues with those that it has left."""
@@ -397,7 +427,7 @@ class Peer:
 
         Closing a socket that has unread input resets the connection, and the peer may lose our last bytes.
         """
-        if (self._was_open and self._tls is None) or not transport.can_write_eof():
+        if (self._was_open and not self.is_encrypted) or not transport.can_write_eof():
             transport.close()
             return
         self._has_said_all = True
@@ -413,15 +443,15 @@ class Peer:
         if self._transport is not None:
             self.local = _printable(self._transport.get_extra_info("sockname"))
         self._connections.opened(self)
+        if self._relayed is not None:
+            self._relayed.widen()
         connection = self.connection
         if self._hangup is not None:
             self._hangup.cancel()
             self._hangup = None
         access = connection.access
         vhost = access.vhost.name if access else ""
-        log.info(
-            "connection opened", peer=connection.peer, user=connection.user, vhost=vhost, tls=self._tls is not None
-        )
+        log.info("connection opened", peer=connection.peer, user=connection.user, vhost=vhost, tls=self.is_encrypted)
         self._arm()
 
     # -- time ---------------------------------------------------------------------------------------------------

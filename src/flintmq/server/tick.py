@@ -90,8 +90,6 @@ class ServerTick:
     def flush(self) -> None:
         """Write the output of each connection."""
         waiting = self._outbox.waiting
-        if not waiting:
-            return
         self._outbox.waiting = []
         now = self._loop.time()
         for output in waiting:
@@ -100,6 +98,8 @@ class ServerTick:
                 output.take()
             else:
                 peer.flush(now)
+        for link in self._connections.links:
+            link.flush()
 
     def _resume_starved(self) -> None:
         """Let consumers get messages again whose connection had too much output and has room now."""

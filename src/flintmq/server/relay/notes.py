@@ -1,0 +1,65 @@
+"""Notes between the broker and its I/O workers, as JSON on channel 0 of their link."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from flintmq.server.config import CertificateSettings, TlsSettings
+
+
+@dataclass(frozen=True)
+class Listening:
+    """A listening socket that the worker inherits. `is_secure`: its clients begin with TLS."""
+
+    descriptor: int
+    is_secure: bool
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """The TLS of all listeners. The files are read by the worker."""
+
+    settings: TlsSettings
+    others: tuple[CertificateSettings, ...] = ()
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the broker tells a worker: to `accept` clients, to load `certificates`, or to accept no more clients."""
+
+    accept: tuple[Listening, ...] = ()
+    certificates: Certificates | None = None
+    is_end: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a worker tells the broker: that it accepts clients, why it cannot, or a line for the log."""
+
+    is_ready: bool = False
+    failure: str = ""
+    line: dict[str, Any] = field(default_factory=dict)
+
+
+def _path(wanted: type, value: object) -> object:
+    assert wanted is Path
+    return Path(str(value))
+
+
+_ORDERS: Final = msgspec.json.Decoder(Order, dec_hook=_path)
+_REPORTS: Final = msgspec.json.Decoder(Report)
+
+
+def encode(note: Order | Report) -> bytes:
+    """Return a note as JSON. Paths become text, and so does everything in a line of the log that JSON does not know."""
+    return msgspec.json.encode(note, enc_hook=str)
+
+
+def order(payload: bytes) -> Order:
+    return _ORDERS.decode(payload)
+
+
+def report(payload: bytes) -> Report:
+    return _REPORTS.decode(payload)
