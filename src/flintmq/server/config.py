@@ -53,16 +53,6 @@ class ListenSettings:
 
 
 @dataclass(frozen=True)
-class ServerSettings:
-    """How the broker uses the machine. With `io_workers`, so many processes accept AMQP clients, read and write their
-    sockets and do their TLS, and the broker's own process has more time for messages: "auto" means one less than the
-    number of processors. 0 means that the broker's process does everything.
-    """
-
-    io_workers: Annotated[int, Meta(ge=0, le=limits.IO_WORKERS_MAX)] | Literal["auto"] = 0
-
-
-@dataclass(frozen=True)
 class TlsSettings:
     """A `certificate` turns on TLS: on `port`, and on the plain AMQP port for clients that begin with TLS.
 
@@ -124,6 +114,16 @@ class StorageSettings:
     directory: Path = Path("flintmq-data")
     segment_bytes: Annotated[int, Meta(ge=limits.SEGMENT_MIN_BYTES, le=limits.SEGMENT_MAX_BYTES)] = limits.SEGMENT_BYTES
     queue_memory: Annotated[float, Meta(ge=0)] = limits.QUEUE_MEMORY
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """How the broker uses the machine. With `io_workers`, so many processes accept AMQP clients, read and write their
+    sockets and do their TLS, and the broker's own process has more time for messages: "auto" means one less than the
+    number of processors. 0 means that the broker's process does everything.
+    """
+
+    io_workers: Annotated[int, Meta(ge=0, le=limits.IO_WORKERS_MAX)] | Literal["auto"] = 0
 
 
 @dataclass(frozen=True)
@@ -269,10 +269,10 @@ class CertificateSettings:
 @dataclass(frozen=True)
 class Settings:
     listen: ListenSettings = ListenSettings()
-    server: ServerSettings = ServerSettings()
     tls: TlsSettings = TlsSettings()
     management: ManagementSettings = ManagementSettings()
     storage: StorageSettings = StorageSettings()
+    server: ServerSettings = ServerSettings()
     limits: LimitSettings = LimitSettings()
     alarms: AlarmSettings = AlarmSettings()
     log: LogSettings = LogSettings()

@@ -307,6 +307,9 @@ class Client(Channel):
     def on_link_lost(self, reason: str) -> None:
         self._abort()
 
+    def fail(self) -> None:
+        self._abort()
+
     def go_on(self) -> None:
         """Do nothing: no input is kept here."""
 

@@ -18,6 +18,7 @@ from flintmq.base.limits import (
     LINK_SHARED_BYTES,
     LINK_WIDE_BYTES,
 )
+from flintmq.server import logs
 from flintmq.server.acceptor import ACCEPTED_PER_TURN
 from flintmq.server.relay.frames import (
     CHANNEL_MAX,
@@ -39,6 +40,9 @@ _LARGE_BYTES: Final = 65_536
 _WRITER_KEEP_BYTES: Final = 1024 * 1024
 
 
+log = logs.get_logger()
+
+
 class Channel:
     """One end of a channel. `number` is its number on the link; 0 before it is open."""
 
@@ -58,6 +62,10 @@ class Channel:
 
     def on_link_lost(self, reason: str) -> None:
         """The link is lost, and with it this channel."""
+        raise NotImplementedError
+
+    def fail(self) -> None:
+        """End this channel at once, after an internal error."""
         raise NotImplementedError
 
     def go_on(self) -> None:
@@ -165,7 +173,12 @@ class Link(FrameSink):
         found = self._channels.get(channel)
         # A channel that is over here may not be over there yet.
         if found is not None:
-            found.on_data(data)
+            try:
+                found.on_data(data)
+            except Exception:
+                # An internal error in one channel must not end the others.
+                log.exception("internal error", channel=channel)
+                found.fail()
 
     def on_credit(self, channel: i64, size: i64) -> None:
         found = self._channels.get(channel)
@@ -184,7 +197,11 @@ class Link(FrameSink):
         elif found is not None:
             if kind == OVER:
                 del self._channels[channel]
-            found.on_frame(kind, payload)
+            try:
+                found.on_frame(kind, payload)
+            except Exception:
+                log.exception("internal error", channel=channel)
+                found.fail()
 
     def _open(self, number: i64, payload: bytes) -> None:
         channel = self._accept(self, number, payload)
@@ -220,7 +237,11 @@ class Link(FrameSink):
         later = self._later
         self._later = []
         for channel in later:
-            channel.go_on()
+            try:
+                channel.go_on()
+            except Exception:
+                log.exception("internal error", channel=int(channel.number))
+                channel.fail()
 
     # -- channels -----------------------------------------------------------------------------------------------
 

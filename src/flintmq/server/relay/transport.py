@@ -312,6 +312,9 @@ class RelayedTransport(Channel):
         self._is_at_end = True
         self._lost()
 
+    def fail(self) -> None:
+        self.abort()
+
     def _later_lost(self) -> None:
         """Tell the receiver in the next turn that the connection is lost, as any transport does."""
         self._is_closing = True
