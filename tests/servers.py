@@ -21,6 +21,9 @@ from tests.waiting import WAIT_SECONDS
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 60.0
 
+# With TEST_IO_WORKERS=1 in the environment, brokers have one I/O worker, so that any suite can run through it.
+_IO_WORKERS: Final = os.environ.get("TEST_IO_WORKERS")
+
 # Where the HTTP API listens: brokers of several tests run at once.
 _FREE_PORTS: Final = {"FLINTMQ_MANAGEMENT_PORT": "0", "FLINTMQ_MANAGEMENT_TLS_PORT": "0"}
 
@@ -63,6 +66,8 @@ class BrokerProcess:
             *wrapper,
             *command("serve", "--data", str(data), "--log-format", "json", *arguments),
         ]
+        if _IO_WORKERS is not None:
+            settings.setdefault("FLINTMQ_SERVER_IO_WORKERS", _IO_WORKERS)
         self._environment = environment(**settings)
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
@@ -144,6 +149,12 @@ class BrokerProcess:
     def process(self) -> "subprocess.Popen[str]":
         assert self._process is not None, "the broker was not started"
         return self._process
+
+    @property
+    def workers(self) -> list[int]:
+        """The process ids of its I/O workers."""
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
 
     @property
     def is_running(self) -> bool:

@@ -276,7 +276,8 @@ def test_where_certificates_are_required_nobody_elsewhere_comes_without(
 
 
 def _sockets(broker: BrokerProcess) -> int:
-    return sum(file.is_socket() for file in Path(f"/proc/{broker.process.pid}/fd").iterdir())
+    pids = [broker.process.pid, *broker.workers]
+    return sum(file.is_socket() for pid in pids for file in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def test_a_client_that_closes_and_reads_nothing(broker: BrokerProcess, tls_port: int, trusting: ssl.SSLContext) -> None:

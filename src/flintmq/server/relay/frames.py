@@ -11,7 +11,7 @@ other end needs to know.
 from typing import Final, final
 
 from librt.strings import BytesWriter, read_i32_be, write_i32_be
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, mypyc_attr
 
 from flintmq.base.errors import FlintError
 
@@ -66,6 +66,7 @@ def write_credit(w: BytesWriter, channel: i64, size: i64) -> None:
     write_i32_be(w, i32(size))
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class FrameSink:
     """Takes what a FrameReader has read. `channel` is not checked: it may be over already."""
 

@@ -6,7 +6,7 @@ It has the methods of `asyncio.Transport` that a peer uses, and not the class: a
 from collections import deque
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from flintmq.base.errors import ConnectionLost
 from flintmq.base.limits import (
@@ -26,6 +26,7 @@ _PIECE_BYTES: Final = 16 * 1024
 _UNREPORTED_BYTES: Final = 2 * LINK_REPORT_BYTES
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Receiver:
     """The protocol of a relayed socket: the methods of `asyncio.Protocol`, and what else the other end tells."""
 
