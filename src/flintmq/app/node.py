@@ -284,12 +284,14 @@ class Node:
             if self._exporting is not None:
                 await self._loop.run_in_executor(None, self._exporting.close)
         finally:
-            if self._io_workers is not None:
-                await self._io_workers.close()
-            for shared, _ in self._shared:
-                shared.close()
-            self._storage.close()
-            self._audit.close()
+            try:
+                if self._io_workers is not None:
+                    await self._io_workers.close()
+                for shared, _ in self._shared:
+                    shared.close()
+            finally:
+                self._storage.close()
+                self._audit.close()
 
 
 async def _watch_storage(storage: NodeStorage) -> None:

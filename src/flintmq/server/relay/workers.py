@@ -74,7 +74,6 @@ class IoWorkers:
         self._pauses = [_FIRST_PAUSE_SECONDS] * count
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepts = True
-        self._is_closed = False
         if server.tls is not None:
             server.tls.on_update = self._certificates_changed
 
@@ -116,8 +115,8 @@ class IoWorkers:
         worker = _Worker(number, process, link, self._loop.time())
         self._workers[link] = worker
         ours.setblocking(False)
-        await self._loop.create_unix_connection(lambda: cast(asyncio.Protocol, link), sock=ours)
         self._server.connections.links.append(link)
+        await self._loop.create_unix_connection(lambda: cast(asyncio.Protocol, link), sock=ours)
         accept = tuple(Listening(each.fileno(), is_secure) for each, is_secure in self._listening)
         self._tell(link, Order(accept, self._certificates()))
         return worker
@@ -170,17 +169,19 @@ class IoWorkers:
 
     def _on_lost(self, link: Link, reason: str) -> None:
         worker = self._workers.pop(link)
-        with suppress(ValueError):
-            self._server.connections.links.remove(link)
+        self._server.connections.links.remove(link)
         if not worker.ready.done():
             worker.ready.set_result(reason)
-        if not self._is_closed:
+        self._replace_later(worker, reason)
+
+    def _replace_later(self, worker: _Worker, reason: str) -> None:
+        if self._accepts:
             task = self._loop.create_task(self._replace(worker, reason))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _replace(self, worker: _Worker, reason: str) -> None:
-        """Start another worker in the place of one that has ended, until one starts."""
+        """Start another worker in the place of one that has ended."""
         number = worker.number
         lived = self._loop.time() - worker.started
         status = await self._reap(worker)
@@ -194,8 +195,7 @@ class IoWorkers:
             another = await self._spawn(number)
         except FlintError as error:
             log.warning("I/O worker not started", worker=number, reason=str(error))
-            await asyncio.sleep(_PAUSE_MAX_SECONDS)
-            self._on_lost_again(worker, str(error))
+            self._replace_later(worker, str(error))
             return
         self.restarts += 1
         try:
@@ -205,12 +205,6 @@ class IoWorkers:
             log.warning("I/O worker not started", worker=number, reason=str(error))
             return
         log.info("I/O worker started again", worker=number, pid=another.process.pid)
-
-    def _on_lost_again(self, worker: _Worker, reason: str) -> None:
-        if not self._is_closed:
-            task = self._loop.create_task(self._replace(worker, reason))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
 
     async def _reap(self, worker: _Worker) -> int:
         """Wait for the end of a process that has lost its link, and return its exit status."""
@@ -230,7 +224,6 @@ class IoWorkers:
 
     async def close(self) -> None:
         """End all workers, once everything that was sent is on its way."""
-        self._is_closed = True
         self.accept_no_more()
         workers = list(self._workers.values())
         for worker in workers:

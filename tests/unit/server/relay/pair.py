@@ -145,6 +145,7 @@ class Server(Receiver):
         self.received = bytearray()
         self.pieces: list[int] = []
         self.is_lost = False
+        self.is_broken = False
         self.reason: Exception | None = None
         self.is_full = False
         self.certificate = b""
@@ -157,6 +158,8 @@ class Server(Receiver):
 
     def data_received(self, data: bytes) -> None:
         assert not self.is_lost
+        if self.is_broken:
+            raise ValueError("a fault of ours")
         self.received += data
         self.pieces.append(len(data))
         if len(self.received) >= self.pause_at:
