@@ -393,16 +393,32 @@ class Peer(Receiver):
         data = self.output.take_together()
         chunks = [] if data is not None else self.output.take()
         transport = self._transport
-        if transport is None or transport.is_closing() or self._has_said_all:
+        if transport is None or self._has_said_all:
             return
-        if data:
-            self.sent_bytes += len(data)
-            transport.write(data)
-        elif chunks:
+        unsent: i64 = 0
+        relayed = self._relayed
+        if relayed is not None and self._tls is None:
+            # Compiled calls, as there are many in a tick.
+            if relayed.is_closing():
+                return
+            if data:
+                self.sent_bytes += len(data)
+                relayed.write(data)
             for chunk in chunks:
                 self.sent_bytes += len(chunk)
-            transport.writelines(chunks)
-        unsent: i64 = transport.get_write_buffer_size()
+                relayed.write(chunk)
+            unsent = relayed.get_write_buffer_size()
+        else:
+            if transport.is_closing():
+                return
+            if data:
+                self.sent_bytes += len(data)
+                transport.write(data)
+            elif chunks:
+                for chunk in chunks:
+                    self.sent_bytes += len(chunk)
+                transport.writelines(chunks)
+            unsent = transport.get_write_buffer_size()
         self.output.backlog = unsent
         if unsent > 0:
             self._connections.send_timeout.watch(self)

@@ -111,7 +111,10 @@ class IoWorkers:
             ) from error
         finally:
             theirs.close()
-        link = Link(self._loop, self._server.schedule.request, self._accept, self._on_note, self._on_lost)
+        server = self._server
+        link = Link(
+            self._loop, server.schedule.request, self._accept, self._on_note, self._on_lost, server.connections.intake
+        )
         worker = _Worker(number, process, link, self._loop.time())
         self._workers[link] = worker
         ours.setblocking(False)
