@@ -16,7 +16,6 @@ from flintmq.base.limits import (
     CLOSE_WAIT_SECONDS,
     HANDSHAKE_SECONDS,
     OUTPUT_LOW_WATER_BYTES,
-    READ_FIRST_SECONDS,
 )
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp10.connection import ServerConnection as ServerConnection10
@@ -481,7 +480,7 @@ class Peer(Receiver):
         """A heartbeat timer is due. Check the peer in a later turn of the event loop, which reads first, by the time of
         now: after a standstill of the process (stopped, suspended, moved), timers are due before input is read.
         """
-        self._timer = self._loop.call_later(READ_FIRST_SECONDS, self._judge, self._schedule.now())
+        self._timer = self._loop.call_later(self._schedule.read_first_seconds, self._judge, self._schedule.now())
 
     def _judge(self, now: float) -> None:
         """Let the engine handle its timers as of `now`: all input until then has been read."""

@@ -22,6 +22,8 @@ class TickSchedule:
     def __init__(self, loop: asyncio.AbstractEventLoop, broker: Broker, clock_ms: Callable[[], int]) -> None:
         self.clock_ms = clock_ms
         self.run: Callable[[], None] = _no_tick
+        # How long what waits in sockets is read, before a timer that may be late is taken seriously.
+        self.read_first_seconds = READ_FIRST_SECONDS
         self._loop = loop
         self._broker = broker
         self._is_requested = False
@@ -76,7 +78,7 @@ class TickSchedule:
         self._timer = None
         if self.clock_ms() - self._timer_ms > _LATE_MS:
             # After the process was stopped, an acknowledgement or a renewed lease that arrived in time may be unread.
-            self._loop.call_later(READ_FIRST_SECONDS, self.request)
+            self._loop.call_later(self.read_first_seconds, self.request)
         else:
             self.request()
 

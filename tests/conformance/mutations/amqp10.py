@@ -160,8 +160,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "5.1.closed-in-order",
         "server/peer.py",
-        "        if (self._was_open and self._tls is None) or not transport.can_write_eof():",
-        "        if self._was_open or self._tls is not None or not transport.can_write_eof():",
+        "        if (self._was_open and not self.is_encrypted) or not transport.can_write_eof():",
+        "        if self._was_open or self.is_encrypted or not transport.can_write_eof():",
     ),
     (
         "5.2.tls-header",
@@ -506,7 +506,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.2.mismatch",
         "server/peer.py",
-        "        if (self._was_open and self._tls is None) or not transport.can_write_eof():",
+        "        if (self._was_open and not self.is_encrypted) or not transport.can_write_eof():",
         "        if True:",
     ),
     (

@@ -12,6 +12,7 @@ from typing import Final, cast, final
 
 import flintmq
 from flintmq.base.errors import FlintError
+from flintmq.base.limits import LINK_READ_FIRST_SECONDS
 from flintmq.server import logs
 from flintmq.server.amqp import AmqpServer
 from flintmq.server.relay import notes
@@ -74,6 +75,7 @@ class IoWorkers:
         self._pauses = [_FIRST_PAUSE_SECONDS] * count
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepts = True
+        server.schedule.read_first_seconds = LINK_READ_FIRST_SECONDS
         if server.tls is not None:
             server.tls.on_update = self._certificates_changed
 
