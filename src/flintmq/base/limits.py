@@ -109,6 +109,9 @@ LINK_NARROW_BYTES: Final = 32 * 1024
 # The same for a client that transfers in bulk: a worker and the broker work at the same time, and while one waits for a
 # processor the other goes on.
 LINK_WIDE_BYTES: Final = 512 * 1024
+# The same in the other direction. Without a worker, the kernel's buffer is as large, and the broker can fill it while
+# other processes have the processor.
+LINK_UNSENT_BYTES: Final = 2 * 1024 * 1024
 # What all clients of a worker together may have beyond the narrow window, in each direction.
 LINK_SHARED_BYTES: Final = 32 * 1024 * 1024
 # A worker reports what it has sent to a client from this number of bytes on, because a report for each delivery would

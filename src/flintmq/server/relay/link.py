@@ -17,7 +17,7 @@ from mypy_extensions import i64
 from flintmq.base.limits import (
     LINK_NARROW_BYTES,
     LINK_SHARED_BYTES,
-    LINK_WIDE_BYTES,
+    LINK_UNSENT_BYTES,
 )
 from flintmq.server import logs
 from flintmq.server.acceptor import ACCEPTED_PER_TURN
@@ -283,7 +283,7 @@ class Link(FrameSink):
 
         All channels share what goes beyond the narrow window.
         """
-        return LINK_WIDE_BYTES if self.outstanding < LINK_SHARED_BYTES else LINK_NARROW_BYTES
+        return LINK_UNSENT_BYTES if self.outstanding < LINK_SHARED_BYTES else LINK_NARROW_BYTES
 
     # -- output -------------------------------------------------------------------------------------------------
 
