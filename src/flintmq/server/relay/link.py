@@ -7,7 +7,6 @@ The link has the methods of `asyncio.Protocol` and not the class, because event 
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Final, cast, final
 
@@ -21,7 +20,6 @@ from flintmq.base.limits import (
 )
 from flintmq.server import logs
 from flintmq.server.acceptor import ACCEPTED_PER_TURN
-from flintmq.server.intake import Intake
 from flintmq.server.relay.frames import (
     CHANNEL_MAX,
     DATA,
@@ -81,7 +79,7 @@ class Link(FrameSink):
 
     `wake` is called when there is something to write, and must lead to a call of `flush` soon. `accept` returns the
     channel of an OPEN frame, or None to refuse it. `on_note` takes notes of the other end, and `on_lost` the reason
-    when the stream has ended. `intake` is told how long input takes.
+    when the stream has ended.
     """
 
     def __init__(
@@ -91,7 +89,6 @@ class Link(FrameSink):
         accept: Callable[["Link", int, bytes], Channel | None],
         on_note: Callable[["Link", bytes], None],
         on_lost: Callable[["Link", str], None],
-        intake: Intake | None = None,
     ) -> None:
         # The bytes that all channels have sent and that the other end has not handled, and the bytes that it may send
         # beyond the narrow window of each channel.
@@ -102,7 +99,6 @@ class Link(FrameSink):
         self._accept = accept
         self._on_note = on_note
         self._on_lost = on_lost
-        self._intake = intake
         self._transport: asyncio.Transport | None = None
         self._is_lost = False
         self._reader = FrameReader(self)
@@ -132,12 +128,10 @@ class Link(FrameSink):
             self.flush()
 
     def data_received(self, data: bytes) -> None:
-        began = time.perf_counter()
         try:
             self._reader.receive(data)
         except LinkViolation as error:
             self._fail(str(error))
-        self._measure(began)
 
     def eof_received(self) -> None:
         return None
@@ -174,11 +168,6 @@ class Link(FrameSink):
         self.abort()
 
     # -- input --------------------------------------------------------------------------------------------------
-
-    def _measure(self, began: float) -> None:
-        """Count the time since `began`, which input has taken. For each channel alone, the clock would take as long."""
-        if self._intake is not None:
-            self._intake.seconds += time.perf_counter() - began
 
     def on_data(self, channel: i64, data: bytes) -> None:
         found = self._channels.get(channel)
@@ -231,12 +220,10 @@ class Link(FrameSink):
         self._opened_in_turn = 0
         if not self._reader.is_held() or self._transport is None:
             return
-        began = time.perf_counter()
         try:
             self._reader.go_on()
         except LinkViolation as error:
             self._fail(str(error))
-        self._measure(began)
         if not self._reader.is_held() and not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -247,7 +234,6 @@ class Link(FrameSink):
         self._later.append(channel)
 
     def _go_on(self) -> None:
-        began = time.perf_counter()
         later = self._later
         self._later = []
         for channel in later:
@@ -256,7 +242,6 @@ class Link(FrameSink):
             except Exception:
                 log.exception("internal error", channel=int(channel.number))
                 channel.fail()
-        self._measure(began)
 
     # -- channels -----------------------------------------------------------------------------------------------
 

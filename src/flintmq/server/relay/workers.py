@@ -114,9 +114,7 @@ class IoWorkers:
         finally:
             theirs.close()
         server = self._server
-        link = Link(
-            self._loop, server.schedule.request, self._accept, self._on_note, self._on_lost, server.connections.intake
-        )
+        link = Link(self._loop, server.schedule.request, self._accept, self._on_note, self._on_lost)
         worker = _Worker(number, process, link, self._loop.time())
         self._workers[link] = worker
         ours.setblocking(False)
