@@ -15,7 +15,7 @@ import uvloop
 
 from flintmq.app.node import Node
 from flintmq.app.runtime_environment import durable
-from flintmq.server import logs, service_manager
+from flintmq.server import heap, logs, service_manager
 from flintmq.server.config import Settings
 from flintmq.server.reload import Apply, Part, SettingsReload
 from flintmq.server.signals import Signals
@@ -34,6 +34,7 @@ def run(settings: Settings, load: Callable[[], Settings]) -> int:
     On SIGHUP, `load` reads the settings again.
     """
     logs.configure(settings.log)
+    heap.bound()
     return uvloop.run(_serve_until_signalled(settings, load))
 
 
@@ -52,6 +53,8 @@ async def serve(settings: Settings, signals: Signals, reloading: SettingsReload)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
+    # The start is over, see `cli/server.py`.
+    gc.enable()
     for part in [Part(("log.",), _prepare_log), *node.reloaded]:
         reloading.add(part)
     # A SIGHUP that came before is handled now, because nothing could apply changed settings earlier.

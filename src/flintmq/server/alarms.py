@@ -3,24 +3,26 @@
 A check takes microseconds, so checks are frequent: at full speed, writes use up the disk reserve within seconds.
 """
 
-import ctypes
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from flintmq.server import logs
+from flintmq.server import heap, logs
 from flintmq.server.config import AlarmSettings
 
 log = logs.get_logger()
 
 # The interval between checks. At 200 MB/s, a tenth of the default disk reserve is written in this time.
 CHECK_SECONDS: Final = 0.1
+# A change of the freed memory between two looks from which on memory counts as in use.
+_QUIET_BYTES: Final = 1024 * 1024
+# The freed memory that the C library may keep. Returning it takes 100 ms per gigabyte, so 6 ms for this much.
+_KEPT_BYTES: Final = 64 * 1024 * 1024
 # From this part of the memory limit on, queues are asked to page out.
 _RELIEF_PART: Final = 0.75
-# The least time between two such requests. Paging out and returning memory to the system take milliseconds per
-# gigabyte.
+# The least time between two such requests, and the interval at which freed memory is returned.
 _RELIEF_SECONDS: Final = 2.0
 _STATM: Final = Path("/proc/self/statm")
 # Files with the memory limit of a container, of both generations of control groups.
@@ -54,13 +56,6 @@ def free_disk(directory: Path) -> int:
     return stat.f_bavail * stat.f_frsize
 
 
-def trim() -> None:
-    """Return freed memory to the system. Otherwise the C library keeps it, and it counts as memory of the broker."""
-    give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if give_back is not None:
-        give_back(0)
-
-
 def memory_bytes(share: float) -> int:
     """Return the bytes of a memory setting: up to 1 it is a fraction of the memory, above 1 it is bytes."""
     return int(share * whole_memory() if share <= 1 else share)
@@ -84,7 +79,8 @@ class Alarms:
         *,
         used_memory: Callable[[], int] = used_memory,
         free_disk: Callable[[Path], int] = free_disk,
-        trim: Callable[[], None] = trim,
+        free_heap: Callable[[], int] = heap.free_bytes,
+        trim: Callable[[], None] = heap.trim,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.configure(settings)
@@ -97,9 +93,16 @@ class Alarms:
         self._page_out = page_out
         self._used_memory = used_memory
         self._free_disk = free_disk
+        self._free_heap = free_heap
         self._trim = trim
         self._clock = clock
         self._relieved_at = clock() - _RELIEF_SECONDS
+        self._looked_at = self._relieved_at
+        # The lowest value of `free_heap` since memory was last returned: the system has that much of it.
+        self._returned_bytes = 0
+        # The value of `free_heap` at the last look, and whether memory was returned while some was still being freed.
+        self._free_bytes = 0
+        self._is_unfinished = False
         self._reason = ""
         self._is_blind = False
 
@@ -110,11 +113,12 @@ class Alarms:
 
     def check(self) -> str:
         """Return why publishers have to wait, in RabbitMQ's words; empty if they need not."""
+        self._return_freed()
         memory = self._used_memory()
         is_much = memory > self.memory_max_bytes * _RELIEF_PART
         if is_much and self._clock() - self._relieved_at >= _RELIEF_SECONDS:
             self._page_out()
-            self._trim()
+            self._return()
             self._relieved_at = self._clock()
             memory = self._used_memory()
         disk = self._disk_left()
@@ -143,6 +147,28 @@ class Alarms:
             else:
                 log.info("publishers may go on", **facts)
         return reason
+
+    def _return_freed(self) -> None:
+        """Return freed memory to the system if it is much: after a flood of messages, the C library would keep it."""
+        now = self._clock()
+        if now - self._looked_at < _RELIEF_SECONDS:
+            return
+        self._looked_at = now
+        free = self._free_heap()
+        is_quiet = abs(free - self._free_bytes) < _QUIET_BYTES
+        self._free_bytes = free
+        self._returned_bytes = min(self._returned_bytes, free)
+        if free - self._returned_bytes >= _KEPT_BYTES:
+            self._return()
+            self._is_unfinished = True
+        elif is_quiet and self._is_unfinished:
+            # Between two looks, blocks that were returned can be used and freed again: `free_heap` does not show that.
+            self._return()
+            self._is_unfinished = False
+
+    def _return(self) -> None:
+        self._trim()
+        self._returned_bytes = self._free_heap()
 
     def _disk_left(self) -> int:
         """Return the free bytes of the disk, less those that wait to be written."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.server import alarms
+from flintmq.server import alarms, heap
 from flintmq.server.alarms import Alarms
 from flintmq.server.config import AlarmSettings
 
@@ -24,6 +24,8 @@ class Machine:
         self.now = 0.0
         self.trims = 0
         self.blind = False
+        # Free blocks that the system has: they stay free blocks when their memory is returned.
+        self.returned = 0
         self.alarms = Alarms(
             settings,
             Path("/data"),
@@ -32,6 +34,7 @@ class Machine:
             self._page_out,
             used_memory=lambda: self.memory + self.kept,
             free_disk=self._free_disk,
+            free_heap=lambda: self.kept + self.returned,
             trim=self._trim,
             clock=lambda: self.now,
         )
@@ -48,6 +51,7 @@ class Machine:
 
     def _trim(self) -> None:
         self.trims += 1
+        self.returned += self.kept
         self.kept = 0
 
     def check(self) -> str:
@@ -106,6 +110,45 @@ def test_free_memory_is_given_back_before_anybody_waits(machine: Machine) -> Non
     assert machine.check() == ""
 
 
+def test_freed_memory_goes_back(machine: Machine) -> None:
+    """What a flood of messages took is returned within seconds after they are gone, a second time, too."""
+    machine.alarms.configure(AlarmSettings(memory_high_watermark=1e12))
+    for flood in (1, 2):
+        machine.memory = 900 * MIB
+        machine.returned = 0
+        for _ in range(70):
+            machine.check()
+        assert machine.trims == 2 * (flood - 1)
+        machine.memory, machine.kept = 20 * MIB, 880 * MIB
+        for _ in range(70):
+            machine.check()
+        # Once when much is free, and once more when nothing is freed any more.
+        assert machine.trims == 2 * flood
+        assert machine.kept == 0
+
+
+def test_what_is_used_again_between_two_looks_goes_back(machine: Machine) -> None:
+    """Blocks that were returned, used and freed again are returned once more when nothing is freed any more."""
+    machine.alarms.configure(AlarmSettings(memory_high_watermark=1e12))
+    machine.kept = 100 * MIB
+    while machine.trims == 0:
+        machine.check()
+    machine.kept, machine.returned = 60 * MIB, 40 * MIB
+    for _ in range(60):
+        machine.check()
+    assert machine.kept == 0
+
+
+def test_a_little_freed_memory_is_kept(machine: Machine) -> None:
+    """Memory that is needed again in a moment is not returned before."""
+    for _ in range(100):
+        machine.kept = 60 * MIB
+        machine.check()
+        machine.kept = 0
+        machine.check()
+    assert machine.trims == 0
+
+
 def test_a_part_of_the_machine_or_bytes() -> None:
     """Up to 1 the watermark is a part of the memory there is, above it bytes."""
     assert Machine(AlarmSettings(memory_high_watermark=0.5)).alarms.memory_max_bytes == alarms.whole_memory() // 2
@@ -123,7 +166,8 @@ def test_this_machine_can_be_read(tmp_path: Path) -> None:
     """Real figures: this process has more than a megabyte, the machine more than this process, and the disk some."""
     assert MIB < alarms.used_memory() < alarms.whole_memory()
     assert alarms.free_disk(tmp_path) > 0
-    alarms.trim()
+    assert heap.free_bytes() >= 0
+    heap.trim()
 
 
 def test_a_disk_without_room_for_us(machine: Machine) -> None:
