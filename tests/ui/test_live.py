@@ -29,3 +29,11 @@ def test_a_broker_that_is_gone_is_told(window: Window, broker: BrokerProcess) ->
     expect(sign).to_have_text("No answer", timeout=20_000)
     window.page.unroute("**/api/**")
     expect(sign).to_contain_text("Live", timeout=20_000)
+
+
+def test_the_node_tells_what_clients_wait_for(window: Window) -> None:
+    """The page of the node has the durations of ticks, and the stalls of the event loop."""
+    window.go("node")
+    durations = re.compile(r"^p50 [\d.]+ ms, p99 [\d.]+ ms, longest [\d.]+ ms$")
+    for name in ("Ticks, last minute", "Stalls of the event loop, last minute"):
+        expect(window.page.locator(".facts dt").filter(has_text=name).locator("+ dd")).to_have_text(durations)

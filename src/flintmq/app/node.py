@@ -164,6 +164,7 @@ class Node:
         )
         bound_assembling(server, alarms)
         server.watch(alarms.check, lambda: storage.full)
+        server.stalls.start()
         host = settings.listen.host
         self.port = await self._listen(server.protocol, self._addresses["amqp"])
         tls_port = 0 if tls is None else await self._listen(server.tls_protocol, self._addresses["amqp/ssl"])

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
 
-from flintmq.base.histogram import Histogram
+from flintmq.base.histogram import Histogram, LastMinute
 from flintmq.broker.access.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import UserRecord
@@ -203,7 +203,13 @@ class Node(Protocol):
 
     @property
     def timings(self) -> Mapping[str, Histogram]:
-        """Durations: of the broker's ticks under "tick", and of writing and syncing a batch under "sync"."""
+        """Durations: of the broker's ticks under "tick", of writing and syncing a batch under "sync", and of stalls of
+        the event loop under "stall".
+        """
+
+    @property
+    def last_minute(self) -> Mapping[str, LastMinute]:
+        """The last minute of "tick" and "stall" in `timings`."""
 
     def certificates(self) -> Awaitable[Sequence[Certificate]]:
         """The certificates of the chain as the file has them now; empty without TLS. Raises ConfigurationError."""

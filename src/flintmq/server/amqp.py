@@ -24,6 +24,7 @@ from flintmq.server.peer import Peer
 from flintmq.server.reassembly import RoundRobin
 from flintmq.server.schedule import TickSchedule
 from flintmq.server.send_timeout import SendTimeout
+from flintmq.server.stalls import Stalls
 from flintmq.server.tick import ServerTick
 
 _PROPERTIES_10: Final = amqp10.ServerProperties("flintmq", {}, Tuning())
@@ -84,6 +85,7 @@ class AmqpServer:
         self._reassembly = RoundRobin(loop, self.gateway.reassembly, self.connections.open.values)
         self.connections.on_removed = self._reassembly.gone
         self.tick = ServerTick(loop, self.gateway, self.schedule, self.connections, self._reassembly)
+        self.stalls = Stalls(loop, self.tick.seconds)
         self._loop = loop
         self._storage = broker.storage
         # The counts that the last line of the log had.
@@ -192,6 +194,7 @@ class AmqpServer:
         self.host.close()
         self.connections.throttle.close()
         self.send_timeout.close()
+        self.stalls.close()
         self._reassembly.close()
         # The loop reports lost connections in its next turn, and their exclusive queues are deleted then.
         if len(self.connections):

@@ -82,7 +82,9 @@ class Operation:
         self.log: FilteringBoundLogger = logs.get_logger()
         self.started_ms = time.time_ns() // 1_000_000
         self.listeners: list[Listener] = []
-        self.timings = {"tick": server.tick.seconds, "sync": sync_seconds}
+        stalls = server.stalls
+        self.timings = {"tick": server.tick.seconds, "sync": sync_seconds, "stall": stalls.seconds}
+        self.last_minute = {"tick": stalls.ticks_last_minute, "stall": stalls.last_minute}
         self._server = server
         self._logins = logins
         self._alarms = alarms

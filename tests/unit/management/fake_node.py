@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute
 from structlog.typing import EventDict, FilteringBoundLogger
 
 from flintmq.base.errors import StorageFenced
-from flintmq.base.histogram import Histogram
+from flintmq.base.histogram import Histogram, LastMinute
 from flintmq.broker.access.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import PermissionRecord, UserRecord
@@ -70,7 +70,8 @@ class NodeInMemory:
         self.listeners: list[Listening] = [Listening("amqp", "127.0.0.1", 5672)]
         self.alarms: list[Alarmed] = []
         self.failure = ""
-        self.timings = {"tick": Histogram(), "sync": Histogram()}
+        self.timings = {"tick": Histogram(), "sync": Histogram(), "stall": Histogram()}
+        self.last_minute = {name: LastMinute(self.timings[name]) for name in ("tick", "stall")}
         self.sockets: list[Socket] = []
         # By their tokens.
         self.bearers: dict[str, Bearer] = {}

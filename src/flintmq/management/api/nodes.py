@@ -6,6 +6,7 @@ from typing import Any, Final
 from msgspec import Struct
 from starlette.responses import Response
 
+from flintmq.base.histogram import LastMinute
 from flintmq.broker.exchange.types import EXCHANGE_TYPES
 from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
@@ -27,8 +28,20 @@ _MEMORY: Final = (
 )
 
 
+class LastMinuteShown(Struct):
+    """Durations of the last minute in seconds. Percentiles are bounds of the histogram in the metrics."""
+
+    p50: float
+    p99: float
+    longest: float
+
+
 class NodeShown(Struct):
-    """RabbitMQ's fields as far as they apply; memory and disk in bytes, `uptime` in milliseconds."""
+    """RabbitMQ's fields as far as they apply; memory and disk in bytes, `uptime` in milliseconds.
+
+    FlintMQ's own: `storage_failure`, empty while the storage works; `tick_seconds`, how long ticks took;
+    `loop_stall_seconds`, how late the event loop was.
+    """
 
     name: str
     type: str
@@ -52,6 +65,8 @@ class NodeShown(Struct):
     proc_used: int
     proc_total: int
     storage_failure: str
+    tick_seconds: LastMinuteShown
+    loop_stall_seconds: LastMinuteShown
     partitions: tuple[str, ...]
     exchange_types: list[dict[str, Any]]
     enabled_plugins: tuple[str, ...]
@@ -100,10 +115,18 @@ def describe_node(call: Call) -> NodeShown:
         # Threads are not limited; RabbitMQ's default limit of processes is shown.
         proc_total=1_048_576,
         storage_failure=node.failure,
+        tick_seconds=_last_minute(node.last_minute["tick"]),
+        loop_stall_seconds=_last_minute(node.last_minute["stall"]),
         partitions=(),
         exchange_types=[{"name": name, "description": "", "enabled": True} for name in sorted(EXCHANGE_TYPES)],
         enabled_plugins=(),
         contexts=contexts(call),
+    )
+
+
+def _last_minute(measured: LastMinute) -> LastMinuteShown:
+    return LastMinuteShown(
+        measured.quantile_seconds(0.5), measured.quantile_seconds(0.99), round(measured.longest_seconds, 6)
     )
 
 

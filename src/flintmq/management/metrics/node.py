@@ -24,6 +24,7 @@ _ALARMS: Final = (
     ("free_disk_space_watermark", "disk", "Publishers wait because the disk is nearly full"),
     ("file_descriptor_limit", "file_descriptor", "Never: a socket too many is refused instead"),
 )
+_STALLS: Final = "How late the event loop runs what is due, sampled ten times a second"
 _COSTLY: Final = "Dead letters and delayed messages that went nowhere because finding their queues takes too much work"
 _UNSENDABLE: Final = "Messages that queues gave up because no frame could hold them, or that streams passed over"
 # Name of the counter, suffix of the metric, help text.
@@ -280,6 +281,7 @@ async def ours(node: Node, queues: Sequence[Queue]) -> str:
     )
     return (
         histogram("flintmq_tick_seconds", "How long the broker takes for a tick", node.timings["tick"])
+        + histogram("flintmq_loop_stall_seconds", _STALLS, node.timings["stall"])
         + histogram("flintmq_sync_seconds", "How long it takes to write and sync a batch", node.timings["sync"])
         + "".join([single(f"flintmq_{name}", GAUGE, text, value) for name, text, value in shown])
         + single("flintmq_messages_unsendable_total", COUNTER, _UNSENDABLE, int(broker.tick.churn.unsendable))

@@ -87,6 +87,17 @@ def test_a_virtual_host_that_is_alive() -> None:
     assert api.get("/api/aliveness-test/%2F", by="management").status_code == 404
 
 
+def test_stalls_of_the_event_loop() -> None:
+    """The node tells how long ticks took in the last minute, and how late the event loop was."""
+    api = Api()
+    for name, seconds in (("tick", 0.000_2), ("tick", 0.004), ("stall", 0.6)):
+        api.node.timings[name].observe(seconds)
+        api.node.last_minute[name].note_longest(seconds)
+    node = api.found("/api/nodes/flintmq@test")
+    assert node["tick_seconds"] == {"p50": 0.000_25, "p99": 0.005, "longest": 0.004}
+    assert node["loop_stall_seconds"] == {"p50": 1.0, "p99": 1.0, "longest": 0.6}
+
+
 def test_the_node() -> None:
     """The node's fields that dashboards read, for users with the tag monitoring."""
     api = Api()

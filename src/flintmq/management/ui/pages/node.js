@@ -43,9 +43,21 @@ function Node({ node, overview }) {
         ["Process", node.os_pid], ["Processors", node.processors],
         ["Data directory", node.db_dir], ["Log", node.log_files?.join(", ")], ["Settings", node.config_files?.join(", ")],
         ["Compatible with RabbitMQ", overview?.product_version ? overview.rabbitmq_version : undefined],
+        ["Ticks, last minute", timing(node.tick_seconds)],
+        ["Stalls of the event loop, last minute", timing(node.loop_stall_seconds)],
         ["Exchange types", overview && html`<${Tags} tags=${overview.exchange_types.map((one) => [one.name])} />`],
       ]} /><//>
     </div>`;
+}
+
+function timing(measured) {
+  if (!measured) return undefined;
+  const { p50, p99, longest } = measured;
+  return `p50 ${milliseconds(p50)}, p99 ${milliseconds(p99)}, longest ${milliseconds(longest)}`;
+}
+
+function milliseconds(seconds) {
+  return `${Number((1000 * seconds).toPrecision(2))} ms`;
 }
 
 function Gauge({ name, used, limit, show, bad = false }) {
