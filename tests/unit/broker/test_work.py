@@ -1,5 +1,6 @@
 """What a message costs where a few bytes decide it: it grows with what is done, is on the meter, and has a bound."""
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from flintmq.base.errors import PreconditionFailed
 from flintmq.base.limits import (
     ASKING_WORK_UNITS,
+    DEAD_LETTER_STEP_UNITS,
+    DEAD_LETTER_WORK_UNITS,
     DISPATCH_BURST_MESSAGES,
     DISPATCH_WORK_UNITS,
     MESSAGE_WORK_UNITS,
@@ -377,9 +380,29 @@ def test_dead_letters_have_a_bound() -> None:
     ticks = []
     while broker.dead_letter_count:
         ticks.append(cost(broker.dispatch))
-    assert max(ticks) <= DISPATCH_WORK_UNITS + LONG
+    assert max(ticks) <= DEAD_LETTER_STEP_UNITS + LONG
     assert len(ticks) >= 3
     assert dead.message_count == 60
+
+
+def test_many_dead_letters_take_several_ticks() -> None:
+    """However many messages die at once, a tick publishes a part of them, in order."""
+    broker = Broker(MemoryStorage())
+    vhost = broker.add_vhost("/")
+    dying = queue(vhost, "q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+    dead = queue(vhost, "dead")
+    count = 3 * DEAD_LETTER_STEP_UNITS // DEAD_LETTER_WORK_UNITS
+    for _ in range(count):
+        dying.enqueue(with_headers({}, "", "q"))
+        entry = dying.get()
+        assert entry is not None
+        dying.reject(entry)
+    steps = []
+    while broker.dispatch():
+        steps.append(dead.message_count)
+    assert len(steps) >= 2
+    assert max(after - before for before, after in itertools.pairwise([0, *steps])) <= count // 3
+    assert dead.message_count == count
 
 
 def test_long_message_ids_are_known_by_a_digest(vhost: VHost) -> None:

@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.limits import DEAD_LETTER_WORK_UNITS, DISPATCH_WORK_UNITS, TABLE_ENTRIES_MAX
+from flintmq.base.limits import DEAD_LETTER_STEP_UNITS, DEAD_LETTER_WORK_UNITS, TABLE_ENTRIES_MAX
 from flintmq.base.values import Timestamp
 from flintmq.base.work import WORK
 from flintmq.broker.bounds import short
@@ -55,7 +55,7 @@ class DeadLetters:
         try:
             self._held.retry()
             self._publish_discarded()
-            enough = WORK.spent + DISPATCH_WORK_UNITS
+            enough = WORK.spent + DEAD_LETTER_STEP_UNITS
             while dead_letters and left > 0 and bytes_left > 0 and WORK.spent < enough:
                 dead_letter = dead_letters.popleft()
                 self._publish(dead_letter)

@@ -9,7 +9,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.limits import DISPATCH_BURST_MESSAGES
+from flintmq.base.limits import DUE_STEP_MESSAGES
 from flintmq.broker.message import REMOVED, Entry, Message
 from flintmq.broker.timers import Timed, Timers
 
@@ -41,17 +41,17 @@ class Delays(Timed):
 
     def on_due(self, now_ms: i64) -> None:
         heap = self._heap
-        burst: i64 = DISPATCH_BURST_MESSAGES
-        while heap and heap[0][0] <= now_ms and burst > 0:
+        left: i64 = DUE_STEP_MESSAGES
+        while heap and heap[0][0] <= now_ms and left > 0:
             entry = heappop(heap)[2]
-            burst -= 1
+            left -= 1
             if entry.state != REMOVED:
                 self._count -= 1
                 if self._by_name is not None:
                     self._unindex(self._by_name, entry)
                 self._due(entry)
         if heap:
-            # After a burst, the rest waits so that others get their turn.
+            # After a step, the rest waits so that others get their turn.
             self._timers.at(max(i64(heap[0][0]), now_ms + 1), self)
 
     def __len__(self) -> int:

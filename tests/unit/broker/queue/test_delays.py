@@ -1,12 +1,13 @@
 """Messages a queue holds back, and how they are taken back, in virtual time."""
 
+from flintmq.base.limits import DUE_STEP_MESSAGES
 from flintmq.broker.message import TRANSIENT, Address, Entry, Message
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.delays import Delays
 from flintmq.broker.queue.publish import ROUTED, STORED, TURNED_AWAY, put
 from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.tick import Tick
-from flintmq.broker.timers import Timers
+from flintmq.broker.timers import NEVER, Timers
 from tests.unit.broker.memory import HeaderCodec, MemoryJournal, message, run_due
 
 
@@ -108,6 +109,19 @@ def test_what_is_cancelled_is_let_go() -> None:
     assert len(delays._heap) < 2500
 
 
+def test_some_of_those_that_are_due_at_once() -> None:
+    """In a tick, so many entries become due, in order; the others follow from the next millisecond on."""
+    due: list[Entry] = []
+    timers = Timers()
+    delays = Delays(timers, due.append)
+    for number in range(3 * DUE_STEP_MESSAGES):
+        delays.hold(Entry(message("m", False), number), 10)
+    for turn in (1, 2, 3):
+        timers.run(9 + turn)
+        assert [entry.seq for entry in due] == list(range(turn * DUE_STEP_MESSAGES))
+    assert timers.next_ms == NEVER
+
+
 class CountingCodec(HeaderCodec):
     def __init__(self) -> None:
         self.reads = 0
@@ -134,6 +148,7 @@ def test_what_has_one_name_is_looked_at_once() -> None:
     for _ in range(1000):
         assert delays.cancel(message("", False, "cancel=a;user_id=bob")) == []
     delays.on_due(10)
+    delays.on_due(11)
     assert (len(due), len(delays)) == (1000, 0)
     assert delays.cancel(message("", False, "cancel=a;user_id=ann")) == []
     assert codec.reads <= 8000
