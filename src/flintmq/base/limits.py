@@ -89,6 +89,8 @@ DISPATCH_BURST_MESSAGES: Final = 16_384
 # The work per tick for dead letters: 512 of them with small headers, some four milliseconds. Nobody is served
 # meanwhile, and the others follow in the next tick.
 DEAD_LETTER_STEP_UNITS: Final = 8_192
+# The messages that expire per tick, on all queues together: some three milliseconds.
+EXPIRY_STEP_MESSAGES: Final = 1_024
 # The held messages of a queue that are due in a tick: those of a delayed exchange take eight microseconds each.
 DUE_STEP_MESSAGES: Final = 512
 # The names of queues and exchanges that are compared with changed policies per tick: some 6 µs each, and several times

@@ -6,7 +6,7 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.base.limits import DISPATCH_WORK_UNITS, POLICY_STEP_NAMES, STAGE_STEP_MESSAGES
+from flintmq.base.limits import DISPATCH_WORK_UNITS, EXPIRY_STEP_MESSAGES, POLICY_STEP_NAMES, STAGE_STEP_MESSAGES
 from flintmq.base.work import WORK
 from flintmq.broker.access.limits import Limits
 from flintmq.broker.access.user import User, check_user_size
@@ -226,13 +226,15 @@ class Broker:
         if tick.rearranged:
             self._rearrange()
         # A message that expires in this very ms may still be delivered: a time to live of 0 asks for exactly that.
-        tick.expiries.run(tick.now_ms - 1)
+        tick.expiries.run(tick.now_ms - 1, EXPIRY_STEP_MESSAGES)
         tick.timers.run(tick.now_ms)
         more = self._publish_staged() if tick.stages else False
         if tick.policy_changes:
             more |= self.apply_policies(POLICY_STEP_NAMES)
         more |= self._dispatch_ready()
-        tick.expiries.run(tick.now_ms)
+        tick.expiries.run(tick.now_ms, tick.expiries.left)
+        # A timer would only wake a later tick, and one that takes a late timer for a process that was stopped.
+        more |= tick.expiries.left <= 0
         if tick.dead_letters or tick.discarded or tick.with_room:
             more |= self._dead_letters.publish()
             # Messages that arrived here may also have a time to live of 0.

@@ -8,6 +8,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 NEVER: Final = 0
+_NO_LIMIT: Final = 2**62
 # Cancelled and superseded entries of the heap are removed once there are more of them than this, and than valid ones.
 _STALE_TIMES_MAX: Final = 64
 
@@ -39,9 +40,14 @@ class CallbackTimer(Timed):
 
 @final
 class Timers:
-    """A heap of all timers, the earliest first."""
+    """A heap of all timers, the earliest first.
+
+    `left` is the work that is left of the present run, in units of those who do it, or negative. A timer whose work is
+    not done sets itself again.
+    """
 
     def __init__(self) -> None:
+        self.left: i64 = _NO_LIMIT
         self._heap: list[tuple[int, int, Timed]] = []
         self._count = 0
         # The number of heap entries that are cancelled or superseded.
@@ -93,9 +99,10 @@ class Timers:
             self._pop()
         return self._heap[0][0] if self._heap else NEVER
 
-    def run(self, now_ms: i64) -> None:
-        """Fire all timers that are due."""
-        while self._heap and self._heap[0][0] <= now_ms:
+    def run(self, now_ms: i64, most: i64 = _NO_LIMIT) -> None:
+        """Fire the timers that are due, as long as they have done less than `most` units of work."""
+        self.left = most
+        while self.left > 0 and self._heap and self._heap[0][0] <= now_ms:
             timed = self._pop()
             if timed is not None:
                 timed.due_ms = NEVER

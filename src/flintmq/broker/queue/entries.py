@@ -23,10 +23,12 @@ in none of these states: it is gone once the dead letter exchange of its queue h
 | drop              | dead letter      | gone            | the dead letter exchange has it                        |
 """
 
+from typing import Final
+
 from mypy_extensions import i32, i64
 
 from flintmq.base.errors import InternalError, NotImplementedHere
-from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT
+from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, EXPIRY_STEP_MESSAGES
 from flintmq.base.work import WORK
 from flintmq.broker.message import ACQUIRED, FOREVER, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal, Page
@@ -48,6 +50,9 @@ from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.sequence_owners import SequenceOwners
 from flintmq.broker.queue.settings import DROP_HEAD
 from flintmq.broker.tick import DELIVERY_LIMIT, EXPIRED, MAXLEN, OVERSIZED, REJECTED, DeadLetter, Tick
+
+# A client waits for the next entry, however many before it have expired.
+_ALL: Final = 2**62
 
 
 class EntryQueue(Queue):
@@ -224,7 +229,7 @@ class EntryQueue(Queue):
     def catch_up(self) -> bool:
         """Expire entries and dispatch, as a shorter tick would have done by now. Returns what `dispatch` returns."""
         if self._expiry is not None:
-            self._expiry.on_due(self.tick.now_ms - 1)
+            self._expiry.expire_by(self.tick.now_ms - 1)
         return self.dispatch()
 
     def await_room(self) -> None:
@@ -326,7 +331,7 @@ class EntryQueue(Queue):
     def _due(self, entry: Entry) -> None:
         if self._expiry is not None:
             # Entries that have expired by then are removed first, so that no others have to make room.
-            self._expiry.on_due(self.tick.now_ms - 1)
+            self._expiry.expire_by(self.tick.now_ms - 1)
         if entry.expires_ms != 0 and entry.expires_ms <= self.tick.now_ms:
             # The entry was paused, and its time to live is over before its pause.
             if self._may_return(entry):
@@ -357,9 +362,9 @@ class EntryQueue(Queue):
         self._expiry.add(entry)
 
     def expire_due(self) -> None:
-        """Expire the entries whose time is over by now."""
+        """Expire entries whose time is over by now, as many as in a tick."""
         if self._expiry is not None:
-            self._expiry.on_due(self.tick.now_ms)
+            self._expiry.expire_by(self.tick.now_ms)
 
     def _expired(self, entry: Entry) -> None:
         if entry.state == READY:
@@ -463,7 +468,7 @@ class EntryQueue(Queue):
             withheld = exclusions.take(context)
             if withheld is not None:
                 return withheld
-        first = self._first()
+        first = self._first(_ALL)
         if first is None or (0 <= max_bytes < len(first.message.body)):
             return None
         return self.take()
@@ -473,10 +478,17 @@ class EntryQueue(Queue):
         for entry in exclusions.take_expired(self.tick.now_ms):
             self.make_dead_letter(entry, EXPIRED)
 
-    def _first(self) -> Entry | None:
-        """The next entry to deliver; None if there is none. Entries that expired while in a page are removed."""
+    def _first(self, most: i64 = EXPIRY_STEP_MESSAGES) -> Entry | None:
+        """The next entry to deliver; None if there is none.
+
+        Entries before it that have expired are removed. If there are more than `most`, the next tick continues.
+        """
         first = self.store.peek()
         while first is not None and first.expires_ms != 0 and first.expires_ms < self.tick.now_ms:
+            if most <= 0:
+                self.touch()
+                return None
+            most -= 1
             self._expired(first)
             first = self.store.peek()
         return first

@@ -6,6 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from flintmq.base.limits import EXPIRY_STEP_MESSAGES
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.features import LEAVING, Feature
 from flintmq.broker.timers import NEVER, Timed, Timers
@@ -20,6 +21,9 @@ class Expiry(Timed, Feature):
 
     An entry that leaves is forgotten at once; only its time stays in the heap for a while. `expire_pages` is called
     with the time: it adds packed entries that have expired by then, and returns when to call it again, or NEVER.
+
+    A run of the timers expires some entries, of all queues together, and the next run continues. Until then the queue
+    still counts the others, but it does not deliver them.
     """
 
     def __init__(
@@ -32,6 +36,8 @@ class Expiry(Timed, Feature):
         # Pairs of expiry time and sequence number.
         self._heap: list[tuple[int, int]] = []
         self._entries: dict[int, Entry] = {}
+        # Whether the last run left entries that had expired.
+        self._is_behind = False
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -61,16 +67,42 @@ class Expiry(Timed, Feature):
         """Have `on_due` called at a time (Unix time in ms), because packed entries expire then."""
         self._timers.at(due_ms, self)
 
+    @property
+    def has_time(self) -> bool:
+        """Whether this run of the timers may expire more entries."""
+        return self._timers.left > 0
+
+    def spend(self, units: i64) -> None:
+        """Count work that takes as long as expiring so many entries."""
+        self._timers.left -= units
+
+    def expire_by(self, now_ms: i64) -> None:
+        """Expire entries whose time is over by now, as many as in a run of the timers."""
+        self._timers.left = EXPIRY_STEP_MESSAGES
+        self.on_due(now_ms)
+
     def on_due(self, now_ms: i64) -> None:
-        pages_ms = NEVER if self._expire_pages is None else self._expire_pages(int(now_ms))
-        while self._heap and self._heap[0][0] <= now_ms:
-            # An entry that came back is in the heap twice, but expires once.
-            entry = self._entries.pop(heappop(self._heap)[1], None)
-            if entry is not None:
-                self._expired(entry)
+        if self._is_behind:
+            self._expire(now_ms)
+        pages_ms = NEVER
+        if self._expire_pages is not None:
+            # Entries of pages that were read before come first, or all pages would be in memory at once.
+            pages_ms = self._expire_pages(int(now_ms)) if self.has_time else now_ms
+        self._expire(now_ms)
+        self._is_behind = bool(self._heap) and self._heap[0][0] <= now_ms
         # Looking at pages may have set times that are over by now.
         self._timers.cancel(self)
         if self._heap:
             self._timers.at(self._heap[0][0], self)
         if pages_ms != NEVER:
             self._timers.at(pages_ms, self)
+
+    def _expire(self, now_ms: i64) -> None:
+        """Expire entries in memory as long as there is time."""
+        timers = self._timers
+        while timers.left > 0 and self._heap and self._heap[0][0] <= now_ms:
+            timers.left -= 1
+            # An entry that came back is in the heap twice, but expires once.
+            entry = self._entries.pop(heappop(self._heap)[1], None)
+            if entry is not None:
+                self._expired(entry)

@@ -1,8 +1,8 @@
 """The pager: the storage packs the middle of a deep queue, page by page, so that it leaves memory.
 
 Packed entries are no objects any more, so nothing else may hold one. Those with an expiry leave the queue's `Expiry`.
-A page is read when the first of its entries expires, and expired ones go back to the `Expiry`. If many pages have few
-expired entries each, reading them is spread over time. Until then the queue still counts these entries, but it never
+A page is read when the first of its entries expires, and expired ones go back to the `Expiry`. If many pages have
+expired entries, reading them is spread over time, and more so if each has few of them. Until then the queue still counts these entries, but it never
 delivers them.
 """
 
@@ -21,11 +21,12 @@ from flintmq.broker.timers import NEVER
 if TYPE_CHECKING:
     from flintmq.broker.queue.ready import Fifo
 
-# Pages that are read in one turn; each takes half a millisecond. Pages of which much has expired count separately.
-_READS_MAX: Final = 8
-_FRUITFUL_READS_MAX: Final = 64
+# Reading a page takes half a millisecond, which is as long as expiring so many entries.
+_PAGE_UNITS: Final = 256
+# Pages with few expired entries that are read in one turn, and the pause after that.
+_READS_MAX: Final = 4
 _FRUITFUL_DIVISOR: Final = 4
-_PAUSE_MS: Final = 100
+_PAUSE_MS: Final = 50
 # The heap is cleaned of pages that are gone when there are more of them than this, and than others.
 _GONE_PAGES_MAX: Final = 64
 
@@ -108,21 +109,22 @@ class Pager:
 
     def expire(self, now_ms: i64) -> i64:
         """Return entries that have expired to the `expiry`. Returns when to go on (Unix time in ms), or NEVER."""
+        expiry = self.expiry
+        assert expiry is not None
         reads: i64 = 0
-        fruitful: i64 = 0
         while self._heap and self._heap[0][0] <= now_ms:
             if reads >= _READS_MAX:
                 return now_ms + _PAUSE_MS
-            if fruitful >= _FRUITFUL_READS_MAX:
-                return now_ms + 1
+            if not expiry.has_time:
+                # The entries of pages that were read come first.
+                return i64(self._heap[0][0])
             _, _, page, fifo = heappop(self._heap)
             try:
                 if page.is_gone or fifo.bring_forward(page):
                     # A page that is gone needs nothing, and one in memory again expires there.
                     continue
-                if self._expire_page(page, fifo, now_ms):
-                    fruitful += 1
-                else:
+                expiry.spend(_PAGE_UNITS)
+                if not self._expire_page(page, fifo, now_ms):
                     reads += 1
             except InternalError:
                 # The consumer that would get an entry of the page next is told the error.

@@ -1,0 +1,130 @@
+"""Many messages that expire at once: a tick removes a part of them, and none of them is delivered."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from flintmq.base.limits import EXPIRY_STEP_MESSAGES
+from flintmq.broker.broker import Broker
+from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.tick import EXPIRED
+from tests.unit.broker.memory import MemoryPages, MemoryStorage, Taker, message
+
+# More than a queue keeps outside of pages.
+COUNT = 20 * EXPIRY_STEP_MESSAGES
+TTL_MS = 1_000
+
+
+class Node:
+    def __init__(self, with_pages: bool) -> None:
+        storage = MemoryStorage()
+        self.broker = Broker(storage)
+        if with_pages:
+            self.broker.tick.pages = MemoryPages()
+        self.broker.now_ms = 1_000_000
+        self.vhost = self.broker.add_vhost("/")
+
+    def queue(self, name: str = "q", **arguments: object) -> ClassicQueue:
+        table = {"x-message-ttl": TTL_MS, **{key.replace("_", "-"): value for key, value in arguments.items()}}
+        made = self.vhost.declare_queue(name, True, False, False, table, None)
+        assert isinstance(made, ClassicQueue)
+        return made
+
+    def pass_time(self) -> None:
+        self.broker.now_ms += 2 * TTL_MS
+
+    def counts(self, of: Callable[[], int]) -> list[int]:
+        """The value after each tick, until the broker has nothing to do."""
+        found = []
+        is_busy = True
+        while is_busy:
+            is_busy = self.broker.dispatch()
+            found.append(of())
+        return found
+
+
+@pytest.fixture(params=[False, True], ids=["memory", "pages"])
+def node(request: pytest.FixtureRequest) -> Node:
+    return Node(request.param)
+
+
+def fill(queue: ClassicQueue, count: int) -> None:
+    for number in range(count):
+        queue.enqueue(message(str(number)))
+
+
+def test_a_part_in_each_tick(node: Node) -> None:
+    """All of them are gone in the end, each tick has taken a part, and the next tick follows without a timer."""
+    queues = [node.queue("a"), node.queue("b")]
+    for queue in queues:
+        fill(queue, COUNT)
+    node.pass_time()
+    counts = node.counts(lambda: sum(queue.message_count for queue in queues))
+    assert counts[-1] == 0
+    # A page is taken out of the queue as a whole.
+    assert max(before - after for before, after in pairwise([2 * COUNT, *counts])) <= 5 * EXPIRY_STEP_MESSAGES
+    assert sum(len(queue.store.entries()) for queue in queues) == 0
+    assert node.broker.next_due_ms == 0
+
+
+def test_few_entries_of_pages_are_in_memory(node: Node) -> None:
+    """Entries of pages expire before further pages are read."""
+    queue = node.queue()
+    fill(queue, COUNT)
+    before = 0 if queue._expiry is None else len(queue._expiry)
+    node.pass_time()
+
+    def loose() -> int:
+        return 0 if queue._expiry is None else len(queue._expiry)
+
+    assert max(node.counts(loose)) <= before + 5 * EXPIRY_STEP_MESSAGES
+
+
+def test_dead_letters_of_all(node: Node) -> None:
+    """Each of them is dead-lettered once, because it has expired."""
+    queue = node.queue(x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    dead = node.vhost.declare_queue("dead", True, False, False, {}, None)
+    fill(queue, COUNT)
+    node.pass_time()
+    node.counts(lambda: 0)
+    assert (queue.message_count, dead.message_count) == (0, COUNT)
+    assert set(node.broker.tick.churn.dead_letters) == {("classic", "at_most_once", EXPIRED)}
+
+
+def test_consumers_get_none_of_them(node: Node) -> None:
+    """A consumer gets the message behind them, in order, however many ticks it takes to remove them."""
+    queue = node.queue()
+    fill(queue, COUNT)
+    node.pass_time()
+    queue.enqueue(message("last"))
+    consumer = Taker()
+    queue.subscribe(consumer, {})
+    counts = node.counts(lambda: queue.message_count)
+    assert consumer.bodies == ["last"]
+    assert len(counts) > 3
+
+
+def test_a_dispatch_has_a_bound(node: Node) -> None:
+    """A dispatch passes over some of them, and has itself called again."""
+    queue = node.queue()
+    fill(queue, COUNT)
+    node.pass_time()
+    queue.enqueue(message("last"))
+    consumer = Taker()
+    queue.subscribe(consumer, {})
+    queue.dispatched()
+    assert not queue.dispatch()
+    assert queue.is_due
+    assert queue.message_count >= COUNT + 1 - EXPIRY_STEP_MESSAGES
+
+
+def test_a_client_that_asks_gets_the_one_behind_them(node: Node) -> None:
+    """basic.get finds the message behind all that have expired."""
+    queue = node.queue()
+    fill(queue, COUNT)
+    node.pass_time()
+    queue.enqueue(message("last"))
+    entry = queue.get()
+    assert entry is not None
+    assert entry.message.body == b"last"
