@@ -89,6 +89,8 @@ DISPATCH_BURST_MESSAGES: Final = 16_384
 # The work per tick for dead letters: 512 of them with small headers, some four milliseconds. Nobody is served
 # meanwhile, and the others follow in the next tick.
 DEAD_LETTER_STEP_UNITS: Final = 8_192
+# The messages that a tick drops because a policy made their queues shorter: a millisecond or two.
+TRIM_STEP_MESSAGES: Final = 2_048
 # The messages that expire per tick, on all queues together: some three milliseconds.
 EXPIRY_STEP_MESSAGES: Final = 1_024
 # The held messages of a queue that are due in a tick: those of a delayed exchange take eight microseconds each.

@@ -6,7 +6,13 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.base.limits import DISPATCH_WORK_UNITS, EXPIRY_STEP_MESSAGES, POLICY_STEP_NAMES, STAGE_STEP_MESSAGES
+from flintmq.base.limits import (
+    DISPATCH_WORK_UNITS,
+    EXPIRY_STEP_MESSAGES,
+    POLICY_STEP_NAMES,
+    STAGE_STEP_MESSAGES,
+    TRIM_STEP_MESSAGES,
+)
 from flintmq.base.work import WORK
 from flintmq.broker.access.limits import Limits
 from flintmq.broker.access.user import User, check_user_size
@@ -231,6 +237,8 @@ class Broker:
         more = self._publish_staged() if tick.stages else False
         if tick.policy_changes:
             more |= self.apply_policies(POLICY_STEP_NAMES)
+        if tick.excess:
+            more |= self._trim()
         more |= self._dispatch_ready()
         tick.expiries.run(tick.now_ms, tick.expiries.left)
         # A timer would only wake a later tick, and one that takes a late timer for a process that was stopped.
@@ -257,6 +265,15 @@ class Broker:
             for work in tick.deferred:
                 work.plan(offsets)
         return more
+
+    def _trim(self) -> bool:
+        """Drop entries of queues that are too long, a bounded number per tick. Returns whether some are left."""
+        excess = self.tick.excess
+        # Work that raises must not be tried again in each tick.
+        work = excess.popleft()
+        if work.step(TRIM_STEP_MESSAGES):
+            excess.append(work)
+        return bool(excess)
 
     def _publish_staged(self) -> bool:
         """Move messages of committed batches to their queues, a bounded number per tick."""

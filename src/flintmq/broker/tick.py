@@ -118,6 +118,8 @@ class Tick:
         self.rearranged: dict[Queue, None] = {}
         # Changes of policies that are not applied to all queues and exchanges yet.
         self.policy_changes: deque[SteppedWork] = deque()
+        # Entries that queues have too many of, because their limits were lowered.
+        self.excess: deque[SteppedWork] = deque()
         self.dead_letters: deque[DeadLetter] = deque()
         # Dead letters of messages that a full queue did not take: they go with this tick's batch, before confirms.
         self.discarded: deque[DeadLetter] = deque()

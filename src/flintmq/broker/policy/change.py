@@ -5,6 +5,8 @@ from typing import final
 
 from mypy_extensions import i64
 
+from flintmq.base.limits import TRIM_STEP_MESSAGES
+from flintmq.base.work import WORK
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.exchange.registry import ExchangeRegistry
 from flintmq.broker.policy.policies import Policies
@@ -31,14 +33,15 @@ class PolicyChange(SteppedWork):
         self._queues.reverse()
 
     def step(self, most: i64) -> bool:
-        """Compare at most `most` names. Returns whether names are left."""
+        """Compare at most `most` names, or fewer if many messages are dropped. Returns whether names are left."""
         policies = self._policies
-        while most > 0 and self._queues:
+        enough = WORK.spent + TRIM_STEP_MESSAGES
+        while most > 0 and WORK.spent < enough and self._queues:
             most -= 1
             queue = self._queues.pop()
             if not queue.gone and self._concerns(queue.kind, queue.name):
                 queue.configure(policies.effective(queue.kind, queue.name, queue.arguments))
-        while most > 0 and self._exchanges:
+        while most > 0 and WORK.spent < enough and self._exchanges:
             most -= 1
             exchange = self._exchanges.pop()
             is_there = self._all_exchanges.by_name.get(exchange.name) is exchange

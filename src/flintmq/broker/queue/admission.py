@@ -13,6 +13,9 @@ from flintmq.broker.tick import MAXLEN, DeadLetter
 
 # The sequence number of an entry that was never on the queue.
 _NOWHERE: Final = -1
+# The entries that go for each that comes while ticks make a queue shorter: more than one, or it would not become so
+# while much is published.
+_DROPPED_WHILE_TRIMMING: Final = 2
 
 
 def admit(queue: EntryQueue, message: Message) -> int:
@@ -40,7 +43,11 @@ def admit(queue: EntryQueue, message: Message) -> int:
 def _drop_head(queue: EntryQueue, message: Message) -> int:
     """Drop the oldest entries until there is room for a message, but none of a higher priority."""
     level = queue.levels.of(message.options)
+    dropped = 0
     while _is_too_much(queue, message):
+        if queue.is_trimming and dropped >= _DROPPED_WHILE_TRIMMING:
+            # There are very many too many. The ticks drop the oldest, and this one when it is the oldest.
+            return ADMITTED
         first = queue.store.drop_candidate()
         if first is None or queue.levels.of(first.message.options) > level:
             # There is no room even without all others, or only entries of higher priority could make room.
@@ -51,6 +58,7 @@ def _drop_head(queue: EntryQueue, message: Message) -> int:
             return DISCARDED
         queue.remove(first)
         queue.make_dead_letter(first, MAXLEN)
+        dropped += 1
     return ADMITTED
 
 

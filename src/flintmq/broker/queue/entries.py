@@ -28,7 +28,7 @@ from typing import Final
 from mypy_extensions import i32, i64
 
 from flintmq.base.errors import InternalError, NotImplementedHere
-from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, EXPIRY_STEP_MESSAGES
+from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, EXPIRY_STEP_MESSAGES, TRIM_STEP_MESSAGES
 from flintmq.base.work import WORK
 from flintmq.broker.message import ACQUIRED, FOREVER, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal, Page
@@ -36,6 +36,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.dedup import Dedup
 from flintmq.broker.queue.delays import Delays
+from flintmq.broker.queue.excess import Excess
 from flintmq.broker.queue.exclusions import Exclusions
 from flintmq.broker.queue.expiry import Expiry
 from flintmq.broker.queue.features import COMING, LEAVING, SETTLEMENT, AwaitedRoom, Feature
@@ -90,6 +91,8 @@ class EntryQueue(Queue):
         self.unpublished: i64 = 0
         # Whether the single active consumer gets nothing more, and is replaced once it has settled its deliveries.
         self._is_handing_over = False
+        # Whether ticks drop entries because there are too many: new ones need no room.
+        self.is_trimming = False
         # At start-up: the owners of sequence numbers.
         self.sequence_owners = SequenceOwners()
         self.delays: Delays | None = None
@@ -208,15 +211,35 @@ class EntryQueue(Queue):
         return None if self._values is None else self._values.waiting(message)
 
     def trim(self) -> None:
-        """Drop the oldest entries while there are too many, unless publishers are refused instead."""
-        if self.settings.overflow != DROP_HEAD:
-            return
+        """Drop the oldest entries while there are too many, unless publishers are refused instead.
+
+        If there are very many too many, because the limit was lowered, the ticks drop the rest.
+        """
+        if not self.is_trimming and self._trim_some(TRIM_STEP_MESSAGES):
+            self.is_trimming = True
+            self.tick.excess.append(Excess(self._trim_on))
+
+    def _trim_on(self, most: int) -> bool:
+        # Reading an entry of a page may raise.
+        self.is_trimming = False
+        self.is_trimming = self._trim_some(most)
+        return self.is_trimming
+
+    def _trim_some(self, most: i64) -> bool:
+        """Drop at most `most` entries that are too many. Returns whether there are more."""
+        if self.settings.overflow != DROP_HEAD or self.gone:
+            return False
         while self.exceeds_limits(0, 0):
+            if most <= 0:
+                return True
             first = self.store.drop_candidate()
             if first is None:
-                return
+                return False
+            most -= 1
+            WORK.spent += 1
             self.remove(first)
             self.make_dead_letter(first, MAXLEN)
+        return False
 
     def _make_way(self, count: i64, size: i64) -> None:
         """Let consumers take entries before `count` entries of `size` bytes come back, if the queue would be too long.

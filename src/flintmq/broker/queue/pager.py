@@ -2,8 +2,8 @@
 
 Packed entries are no objects any more, so nothing else may hold one. Those with an expiry leave the queue's `Expiry`.
 A page is read when the first of its entries expires, and expired ones go back to the `Expiry`. If many pages have
-expired entries, reading them is spread over time, and more so if each has few of them. Until then the queue still counts these entries, but it never
-delivers them.
+expired entries, reading them is spread over time, and more so if each has few of them. Until then the queue still
+counts these entries, but it never delivers them.
 """
 
 from collections.abc import Callable

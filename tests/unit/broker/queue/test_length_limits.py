@@ -1,16 +1,21 @@
 """Queues with a greatest length: who has to go, whatever brought the queue beyond it, and what needs no room at all."""
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
 from flintmq.base.errors import AccessRefused
+from flintmq.base.limits import TRIM_STEP_MESSAGES
+from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry, Message
+from flintmq.broker.ports import PolicyRecord
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publish import ROUTED, STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
+from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
-from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due
+from tests.unit.broker.memory import MemoryJournal, MemoryStorage, Taker, message, run_due
 
 if TYPE_CHECKING:
     from flintmq.broker.queue.base import Queue
@@ -255,3 +260,109 @@ def test_single_active_and_exclusive_exclude_each_other() -> None:
     with pytest.raises(AccessRefused, match="^queue 'q' in vhost '/' in exclusive use$"):
         queue.subscribe(Taker(exclusive=True), {})
     queue.subscribe(Taker(), {})
+
+
+# -- limits that are lowered ----------------------------------------------------------------------------------------
+
+
+class Lowered:
+    """A queue of many messages whose greatest length a policy has lowered to 10."""
+
+    def __init__(self, count: int = 4 * TRIM_STEP_MESSAGES, **arguments: object) -> None:
+        self.broker = Broker(MemoryStorage())
+        self.vhost = self.broker.add_vhost("/")
+        table = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
+        queue = self.vhost.declare_queue("q", True, False, False, table, None)
+        assert isinstance(queue, ClassicQueue)
+        self.queue = queue
+        for number in range(count):
+            publish(queue, str(number))
+        self.broker.put_rule(PolicyRecord("/", "p", "q", {"max-length": 10}, "queues", 0, False))
+
+    def finish(self) -> list[int]:
+        """The lengths after each tick."""
+        lengths = [self.queue.message_count]
+        while self.broker.dispatch():
+            lengths.append(self.queue.message_count)
+        lengths.append(self.queue.message_count)
+        return lengths
+
+
+def test_a_lowered_limit_takes_several_ticks() -> None:
+    """Each tick drops a part of the messages, the oldest first, until the queue has its length."""
+    lowered = Lowered()
+    lengths = lowered.finish()
+    assert max(before - after for before, after in pairwise(lengths)) <= TRIM_STEP_MESSAGES
+    assert len(lengths) > 3
+    first = 4 * TRIM_STEP_MESSAGES - 10
+    assert ready(lowered.queue) == [str(first + number) for number in range(10)]
+    assert not lowered.broker.tick.excess
+
+
+def test_a_few_are_dropped_at_once() -> None:
+    """If few messages are too many, none of them is there when the policy is set."""
+    lowered = Lowered(TRIM_STEP_MESSAGES)
+    assert lowered.queue.message_count == 10
+    assert not lowered.broker.tick.excess
+
+
+def test_many_queues_share_a_tick() -> None:
+    """A policy that makes many queues shorter is not applied to all of them in one tick."""
+    broker = Broker(MemoryStorage())
+    vhost = broker.add_vhost("/")
+    queues = [vhost.declare_queue(f"q{number}", True, False, False, {}, None) for number in range(20)]
+    for queue in queues:
+        for number in range(TRIM_STEP_MESSAGES // 2):
+            publish(queue, str(number))
+    counts = [sum(queue.message_count for queue in queues)]
+    broker.put_rule(PolicyRecord("/", "p", "q", {"max-length": 0}, "queues", 0, False))
+    counts.append(sum(queue.message_count for queue in queues))
+    while broker.dispatch():
+        counts.append(sum(queue.message_count for queue in queues))
+    counts.append(sum(queue.message_count for queue in queues))
+    assert max(before - after for before, after in pairwise(counts)) <= 2 * TRIM_STEP_MESSAGES
+    assert counts[-1] == 0
+
+
+def test_messages_that_come_meanwhile() -> None:
+    """New messages are taken, and each makes the queue shorter; the newest are there in the end."""
+    lowered = Lowered()
+    length = lowered.queue.message_count
+    for number in range(50):
+        assert publish(lowered.queue, f"new {number}") == ROUTED
+    assert lowered.queue.message_count == length - 50
+    lowered.finish()
+    assert ready(lowered.queue) == [f"new {number}" for number in range(40, 50)]
+
+
+def test_a_limit_that_is_lifted_meanwhile() -> None:
+    """Once the policy is gone, or refuses publishers instead, nothing more is dropped."""
+    lowered = Lowered()
+    lowered.broker.put_rule(
+        PolicyRecord("/", "p", "q", {"max-length": 10, "overflow": "reject-publish"}, "queues", 0, False)
+    )
+    length = lowered.queue.message_count
+    lowered.finish()
+    assert lowered.queue.message_count == length
+    assert publish(lowered.queue, "new") == TURNED_AWAY
+    lowered.broker.put_rule(PolicyRecord("/", "p", "q", {"max-length": 10}, "queues", 0, False))
+    lowered.finish()
+    assert lowered.queue.message_count == 10
+
+
+def test_a_queue_that_goes_meanwhile() -> None:
+    """There is nothing left to do for a queue that was purged or deleted."""
+    for act in (lambda made: drop_all(made.queue), lambda made: made.vhost.remove_queue(made.queue)):
+        lowered = Lowered(dead_letter_exchange="")
+        act(lowered)
+        lowered.finish()
+        assert not lowered.broker.tick.excess
+        assert not lowered.queue.is_trimming
+
+
+def test_dead_letters_of_a_lowered_limit() -> None:
+    """All messages that the ticks drop are dead-lettered."""
+    lowered = Lowered(dead_letter_exchange="", dead_letter_routing_key="dead")
+    dead = lowered.vhost.declare_queue("dead", True, False, False, {}, None)
+    lowered.finish()
+    assert (lowered.queue.message_count, dead.message_count) == (10, 4 * TRIM_STEP_MESSAGES - 10)
