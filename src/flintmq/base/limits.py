@@ -89,6 +89,10 @@ DISPATCH_BURST_MESSAGES: Final = 16_384
 # The work per tick for dead letters: 512 of them with small headers, some four milliseconds. Nobody is served
 # meanwhile, and the others follow in the next tick.
 DEAD_LETTER_STEP_UNITS: Final = 8_192
+# The work per tick for the queues of deleted virtual hosts and for unused queues: some hundred of them.
+DELETION_STEP_UNITS: Final = 4_096
+# The work of deleting a queue, without its messages and bindings.
+DELETED_QUEUE_UNITS: Final = 32
 # The messages that a tick drops because a policy made their queues shorter: a millisecond or two.
 TRIM_STEP_MESSAGES: Final = 2_048
 # The messages that expire per tick, on all queues together: some three milliseconds.

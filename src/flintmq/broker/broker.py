@@ -7,6 +7,8 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.base.limits import (
+    DELETED_QUEUE_UNITS,
+    DELETION_STEP_UNITS,
     DISPATCH_WORK_UNITS,
     EXPIRY_STEP_MESSAGES,
     POLICY_STEP_NAMES,
@@ -249,16 +251,13 @@ class Broker:
             more |= self._dispatch_ready()
         if tick.tap is not None:
             tick.tap.end_dispatch()
-        while tick.unused:
-            queue = tick.unused.pop()
-            vhost = self.vhosts.get(queue.vhost)
-            # The stream may have been deleted with its virtual host in this tick.
-            if vhost is not None:
-                vhost.remove_queue(queue)
+        if tick.unused or tick.deletions:
+            more |= self._delete()
         while tick.ended:
             queue = tick.ended.pop()
-            if queue.has_ended:
-                self.vhosts[queue.vhost].remove_queue(queue)
+            vhost = self.vhosts.get(queue.vhost)
+            if queue.has_ended and vhost is not None:
+                vhost.remove_queue(queue)
         if tick.deferred:
             # Offsets are read last: nothing may be appended to those streams between this and the end of the batch.
             offsets: dict[int, int] = {}
@@ -274,6 +273,31 @@ class Broker:
         if work.step(TRIM_STEP_MESSAGES):
             excess.append(work)
         return bool(excess)
+
+    def _delete(self) -> bool:
+        """Delete unused queues, and queues of deleted virtual hosts, as many as a tick has time for.
+
+        Returns whether some are left.
+        """
+        unused, deletions = self.tick.unused, self.tick.deletions
+        enough = WORK.spent + DELETION_STEP_UNITS
+        while unused and WORK.spent < enough:
+            queue = unused.popleft()
+            vhost = self.vhosts.get(queue.vhost)
+            # The queue may have been deleted with its virtual host, or used, since it was found unused.
+            if vhost is None or queue.gone:
+                continue
+            if queue.is_unused:
+                WORK.spent += DELETED_QUEUE_UNITS
+                vhost.remove_queue(queue)
+            else:
+                queue.watch_for_use()
+        if deletions and WORK.spent < enough:
+            # Work that raises must not be tried again in each tick.
+            deletion = deletions.popleft()
+            if deletion.step(enough - WORK.spent):
+                deletions.append(deletion)
+        return bool(unused) or bool(deletions)
 
     def _publish_staged(self) -> bool:
         """Move messages of committed batches to their queues, a bounded number per tick."""

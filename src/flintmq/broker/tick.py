@@ -110,8 +110,10 @@ class Tick:
         self.has_appended = False
         # Streams with consumers that wait for records to become durable.
         self.unsynced: list[DurableReader] = []
+        # Queues of deleted virtual hosts, whose messages are not dropped yet.
+        self.deletions: deque[SteppedWork] = deque()
         # Queues that are to be removed because they were unused for the time of x-expires.
-        self.unused: list[Queue] = []
+        self.unused: deque[Queue] = deque()
         # Queues that are to be removed if their lifetime policy still says so.
         self.ended: list[Queue] = []
         # Queues whose arguments a message changed: they are combined with policies, and stored.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import final
 
 from flintmq.base.errors import AccessRefused, ConfigurationError, NotFound, PreconditionFailed
-from flintmq.base.limits import POLICY_STEP_NAMES
+from flintmq.base.limits import DELETION_STEP_UNITS, POLICY_STEP_NAMES
 from flintmq.broker import arguments as args
 from flintmq.broker.access.connection import Connection
 from flintmq.broker.access.limits import Limits, check_vhost_queues
@@ -23,6 +23,7 @@ from flintmq.broker.ports import BindingRecord, PolicyRecord, QueueRecord, Stora
 from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.queue.capacity import has_room
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.deletion import Deletion
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.publish import put
@@ -130,12 +131,28 @@ class VHost:
         self.record = record
 
     def remove(self) -> None:
-        """Close its connections, and delete its queues with their messages. The caller deletes its definition."""
+        """Close its connections, and delete its queues with their messages. The caller deletes its definition.
+
+        If there are many queues, the ticks drop their messages.
+        """
         for connection in list(self.connections):
             connection.disconnect(f"vhost '{self.name}' is deleted")
         self._delayed.discard()
+        leaving: list[Queue] = []
         for queue in [*self.queues.values(), *self.replies.values()]:
-            self.remove_queue(queue)
+            if isinstance(queue, EntryQueue) and not queue.consumers and not queue.is_held:
+                # Its bindings and its definition go with those of the virtual host.
+                leaving.append(queue)
+                self.churn.queues_deleted += 1
+                self.traffic.queue_gone(queue.kind, queue, queue.outflows or {})
+                queue.owner = None
+            else:
+                self.remove_queue(queue)
+        self.queues.clear()
+        self._exclusive.clear()
+        deletion = Deletion(leaving)
+        if deletion.step(DELETION_STEP_UNITS):
+            self._tick.deletions.append(deletion)
         self.termini.discard()
         self.stages.discard()
 

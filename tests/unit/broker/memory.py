@@ -224,6 +224,9 @@ class MemoryDefinitions(DefinitionStore):
 
     def delete_vhost(self, name: str) -> None:
         del self.vhosts[name]
+        self.exchanges = {key: exchange for key, exchange in self.exchanges.items() if exchange.vhost != name}
+        self.queues = {key: queue for key, queue in self.queues.items() if queue.vhost != name}
+        self.bindings = [binding for binding in self.bindings if binding.vhost != name]
         self.has_staged = True
 
     def put_user(self, user: UserRecord) -> None:

@@ -216,9 +216,20 @@ class Queue(Outflow):
             return
         if self.consumers:
             self.used_ms = now_ms
-        if self.used_ms + self.settings.expires_ms <= now_ms:
+        if self.is_unused:
             self.tick.unused.append(self)
         else:
+            self._watch_for_use()
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether the queue had no consumer, basic.get or declaration for the time of x-expires."""
+        expires_ms = self.settings.expires_ms
+        return expires_ms >= 0 and not self.consumers and self.used_ms + expires_ms <= self.tick.now_ms
+
+    def watch_for_use(self) -> None:
+        """Wait for the time of x-expires again: the queue was used just before it would have been deleted."""
+        if self.settings.expires_ms >= 0:
             self._watch_for_use()
 
     @property
@@ -357,6 +368,11 @@ class Queue(Outflow):
     def hold_for(self, holder: EntryHolder) -> None:
         """Register a holder that has acquired entries, or may acquire some: it is told if the queue is deleted."""
         self._holders[holder] = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a holder has acquired entries, or may acquire some."""
+        return bool(self._holders)
 
     def hold_no_more_for(self, holder: EntryHolder) -> None:
         self._holders.pop(holder, None)

@@ -1,0 +1,130 @@
+"""A virtual host of many queues that is deleted: it is gone at once, and ticks drop the messages of its queues."""
+
+from itertools import pairwise
+
+from flintmq.base.limits import DELETED_QUEUE_UNITS, DELETION_STEP_UNITS
+from flintmq.broker.broker import Broker
+from flintmq.broker.message import Table
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.entries import entry_queue
+from flintmq.broker.vhost import VHost
+from tests.unit.broker.memory import MemoryStorage, message
+
+PER_TICK = DELETION_STEP_UNITS // DELETED_QUEUE_UNITS
+COUNT = 4 * PER_TICK
+
+
+class Node:
+    def __init__(self, count: int = COUNT, arguments: Table | None = None) -> None:
+        self.storage = MemoryStorage()
+        self.broker = Broker(self.storage)
+        self.broker.now_ms = 1_000_000
+        self.vhost = self.broker.add_vhost("/")
+        self.queues = self.fill(self.vhost, count, arguments or {})
+
+    def fill(self, vhost: VHost, count: int, arguments: Table) -> list[Queue]:
+        made = [vhost.declare_queue(f"q{number}", True, False, False, arguments, None) for number in range(count)]
+        for queue in made:
+            vhost.exchanges.bind_queue(queue, "amq.fanout", "", {})
+            vhost.deliver(message("m", True), [queue])
+        return made
+
+    @property
+    def kept(self) -> int:
+        """The messages in the journal."""
+        return len(self.storage.memory_journal.kept)
+
+    def finish(self) -> list[int]:
+        """The messages in the journal, now and after each tick."""
+        counts = [self.kept]
+        while self.broker.dispatch():
+            counts.append(self.kept)
+        counts.append(self.kept)
+        return counts
+
+
+def test_messages_are_dropped_in_several_ticks() -> None:
+    """Each tick deletes some queues, until no message is in the journal."""
+    node = Node()
+    node.broker.delete_vhost("/")
+    counts = node.finish()
+    assert counts[0] > 0
+    assert max(before - after for before, after in pairwise([COUNT, *counts])) <= PER_TICK
+    assert counts[-1] == 0
+    assert not node.broker.tick.deletions
+
+
+def test_it_is_gone_at_once() -> None:
+    """Nobody finds the virtual host or its definitions, its queues take nothing back, and totals have their counts."""
+    node = Node()
+    entry = entry_queue(node.queues[0], "basic.get").get()
+    assert entry is not None
+    gone = node.broker.tick.churn.gone.gone.got
+    node.broker.delete_vhost("/")
+    assert not node.broker.vhosts
+    assert node.storage.memory_definitions.queues == {}
+    assert node.broker.tick.churn.queues_deleted == COUNT
+    assert node.broker.tick.churn.gone.gone.got == gone + 1
+    assert node.queues[0].gone
+    node.queues[0].requeue([entry])
+    assert node.queues[0].unacked == 0
+
+
+def test_another_one_of_the_same_name() -> None:
+    """A virtual host that is made meanwhile keeps its queues, messages and definitions."""
+    node = Node()
+    node.broker.delete_vhost("/")
+    vhost = node.broker.add_vhost("/")
+    made = node.fill(vhost, 3, {})
+    node.finish()
+    assert list(vhost.queues.values()) == made
+    assert [queue.message_count for queue in made] == [1, 1, 1]
+    assert (node.kept, len(node.storage.memory_definitions.queues)) == (3, 3)
+
+
+def test_time_goes_on_meanwhile() -> None:
+    """Messages and queues that expire meanwhile do nothing to a new virtual host of the same name."""
+    node = Node(
+        arguments={
+            "x-message-ttl": 10,
+            "x-expires": 10,
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": "dead",
+        }
+    )
+    node.broker.delete_vhost("/")
+    vhost = node.broker.add_vhost("/")
+    dead = vhost.declare_queue("dead", True, False, False, {}, None)
+    node.broker.now_ms += 1_000
+    assert node.finish()[-1] == 0
+    assert dead.message_count == 0
+    assert node.broker.next_due_ms == 0
+
+
+# -- unused queues --------------------------------------------------------------------------------------------------
+
+
+def test_unused_queues_are_deleted_in_several_ticks() -> None:
+    """However many are unused at the same time, a tick deletes some, and the next one follows without a timer."""
+    node = Node(arguments={"x-expires": 1_000})
+    node.broker.now_ms += 1_000
+    counts = node.finish()
+    # Bindings and messages are work, too.
+    assert max(before - after for before, after in pairwise(counts)) <= PER_TICK
+    assert counts[-1] == 0
+    assert not node.vhost.queues
+
+
+def test_a_queue_that_is_used_meanwhile() -> None:
+    """A queue that was found unused, and is used before its turn, stays until it is unused again."""
+    node = Node(arguments={"x-expires": 1_000})
+    node.broker.now_ms += 1_000
+    assert node.broker.dispatch()
+    last = next(reversed(node.vhost.queues.values()))
+    last.used()
+    node.finish()
+    assert list(node.vhost.queues.values()) == [last]
+    assert node.broker.next_due_ms == node.broker.now_ms + 1_000
+    node.broker.now_ms += 1_000
+    node.broker.dispatch()
+    assert not node.vhost.queues
