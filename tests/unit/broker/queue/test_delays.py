@@ -147,8 +147,8 @@ def test_what_has_one_name_is_looked_at_once() -> None:
     hold(1000, "message_id=a;user_id=ann")
     for _ in range(1000):
         assert delays.cancel(message("", False, "cancel=a;user_id=bob")) == []
-    delays.on_due(10)
-    delays.on_due(11)
+    while delays:
+        delays.on_due(10)
     assert (len(due), len(delays)) == (1000, 0)
     assert delays.cancel(message("", False, "cancel=a;user_id=ann")) == []
     assert codec.reads <= 8000
