@@ -328,12 +328,18 @@ def _url(settings: Settings, users: int, port: int) -> str:
 
 def _load_management() -> Callable[[Operation, ManagementSettings], tuple["HttpServer", "Stats"]]:
     """Import the HTTP API. That takes a fifth of a second, for which no AMQP client may wait."""
+    from starlette.concurrency import run_in_threadpool  # noqa: PLC0415
+
     from flintmq.management.api.table import ROUTES  # noqa: PLC0415
     from flintmq.management.http.app import application  # noqa: PLC0415
     from flintmq.management.http.pages import Pages  # noqa: PLC0415
     from flintmq.management.http.server import HttpServer  # noqa: PLC0415
     from flintmq.management.metrics.endpoint import open_to_all  # noqa: PLC0415
     from flintmq.management.stats.sampler import Stats  # noqa: PLC0415
+
+    # Starlette imports its support of the event loop with the first call that needs it, and the first /metrics would
+    # take 20 ms of the broker's loop for that.
+    asyncio.run(run_in_threadpool(int))
 
     def make(operation: Operation, settings: ManagementSettings) -> tuple[HttpServer, Stats]:
         stats = Stats(operation)

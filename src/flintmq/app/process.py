@@ -20,11 +20,11 @@ from flintmq.server.config import Settings
 from flintmq.server.reload import Apply, Part, SettingsReload
 from flintmq.server.signals import Signals
 
-# The objects of messages have no cycles, so collections are rare. The youngest generation has 10,000 objects, which take
-# two milliseconds; 50,000 took ten, for which all clients waited. Survivors are examined once more, after 2.5 million
-# objects. New objects of connections are collected as they arise (server/connections.py), and each of these collections
-# counts as one of the second generation, so that number must be high before a full collection. Until then the remains
-# of old connections stay: 8 KiB each, of some 30,000.
+# The objects of messages have no cycles, so collections are rare. The youngest generation has 10,000 objects, which
+# take two milliseconds; 50,000 took ten, for which all clients waited. Survivors are examined once more, after 2.5
+# million objects. New objects of connections are collected as they arise (server/connections.py), and each of these
+# collections counts as one of the second generation, so that number must be high before a full collection. Until then
+# the remains of old connections stay: 8 KiB each, of some 30,000.
 _GC_THRESHOLDS: Final = (10_000, 250, 1_000)
 # The size of the table of open files from the start: half a megabyte.
 _FILES_IN_SIGHT: Final = 65_536

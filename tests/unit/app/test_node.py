@@ -1,6 +1,8 @@
 """A broker in an event loop, and what it looks after."""
 
 import asyncio
+import subprocess
+import sys
 from typing import cast
 
 import pytest
@@ -32,3 +34,21 @@ def test_a_look_at_certificates_that_fails_is_not_the_last(monkeypatch: pytest.M
         watching.cancel()
 
     asyncio.run(watch())
+
+
+def test_all_of_the_api_is_loaded_in_its_thread() -> None:
+    """Nothing is left that Starlette would import with the first streamed answer, in the broker's loop."""
+    code = """
+import asyncio, sys
+from flintmq.app.node import _load_management
+_load_management()
+loaded = set(sys.modules)
+from starlette.responses import StreamingResponse
+async def receive(): return {"type": "http.disconnect"}
+async def send(message): pass
+async def chunks(): yield b""
+asyncio.run(StreamingResponse(chunks())({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send))
+print(sorted(set(sys.modules) - loaded))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert ran.stdout == "[]\n"
