@@ -230,7 +230,7 @@ class Broker:
         continues.
         """
         tick = self.tick
-        tick.dispatch.begin()
+        tick.dispatch.is_behind = False
         if tick.rearranged:
             self._rearrange()
         # A message that expires in this very ms may still be delivered: a time to live of 0 asks for exactly that.
@@ -347,6 +347,7 @@ class Broker:
 
     def _dispatch_ready(self) -> bool:
         """Give queues turns. Returns whether any has more to deliver and has to wait for the next tick."""
+        self.tick.dispatch.begin()
         more = self._dispatch_turn()
         while more and self.tick.dispatch.has_time():
             more = self._dispatch_turn()

@@ -1,12 +1,14 @@
 """Queues deliver in turns while clients wait for each other, and publishers do not outrun consumers without end."""
 
 import pytest
+from mypy_extensions import i64
 
 from flintmq.base.limits import BEHIND_MESSAGES, CREDIT_MS, DISPATCH_BURST_MESSAGES, DISPATCH_TURN_MESSAGES
 from flintmq.broker.broker import Broker
 from flintmq.broker.queue.base import ADMITTED
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.tick import Tick
+from flintmq.broker.timers import Timed
 from tests.unit.broker.memory import MemoryJournal, MemoryStorage, Taker, message
 
 
@@ -31,6 +33,17 @@ class Watch:
     def __call__(self) -> float:
         self.seconds += 0.001
         return self.seconds
+
+
+class SlowTimer(Timed):
+    """A timer whose work takes a second."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def on_due(self, now_ms: i64) -> None:
+        self._watch.seconds += 1.0
 
 
 def test_a_queue_delivers_a_large_batch_while_nobody_waits() -> None:
@@ -58,6 +71,21 @@ def test_queues_have_short_turns_while_clients_wait() -> None:
     for taker in takers[:2]:
         assert DISPATCH_TURN_MESSAGES < len(taker.taken) < 10 * DISPATCH_TURN_MESSAGES
     assert abs(len(takers[0].taken) - len(takers[1].taken)) <= DISPATCH_TURN_MESSAGES
+
+
+def test_other_work_of_a_tick_takes_no_time_of_deliveries() -> None:
+    """Queues deliver in each tick, however long expiring messages, or dropping others, takes before."""
+    broker, (queue,) = world("q")
+    taker = Taker()
+    queue.subscribe(taker, {})
+    fill(queue, 10)
+    watch = Watch()
+    broker.tick.dispatch.clock = watch
+    broker.tick.dispatch.limit(0.01)
+    broker.tick.timers.at(1, SlowTimer(watch))
+    broker.now_ms = 1
+    broker.dispatch()
+    assert len(taker.taken) == 10
 
 
 def test_no_queue_is_forgotten_when_the_time_is_over() -> None:

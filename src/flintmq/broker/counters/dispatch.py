@@ -49,8 +49,7 @@ class Dispatch:
         self.burst = DISPATCH_BURST_MESSAGES if seconds == 0.0 else DISPATCH_TURN_MESSAGES
 
     def begin(self) -> None:
-        """Begin the dispatch of a tick."""
-        self.is_behind = False
+        """Begin the turns. What a tick does before them, such as expiring messages, takes none of their time."""
         if self.seconds != 0.0:
             self._until = self.clock() + self.seconds
 
