@@ -86,15 +86,16 @@ OUTPUT_BACK_PRESSURE_BYTES: Final = 64 * 1024 * 1024
 # One queue may deliver so many messages before other queues get their turn: a few milliseconds of compiled work, and
 # more than one connection can send in a tick, so that a queue whose consumers keep up does not grow.
 DISPATCH_BURST_MESSAGES: Final = 16_384
-# The work per tick for dead letters: 512 of them with small headers, some four milliseconds. Nobody is served
+# The work per tick for dead letters: 256 of them with small headers, some three milliseconds. Nobody is served
 # meanwhile, and the others follow in the next tick.
-DEAD_LETTER_STEP_UNITS: Final = 8_192
-# The work per tick for the queues of deleted virtual hosts and for unused queues: some hundred of them.
-DELETION_STEP_UNITS: Final = 4_096
+DEAD_LETTER_STEP_UNITS: Final = 4_096
+# The work per tick for the queues of deleted virtual hosts and for unused queues: 64 of them, which take three
+# milliseconds if their bindings and definitions have to be deleted.
+DELETION_STEP_UNITS: Final = 2_048
 # The work of deleting a queue, without its messages and bindings.
 DELETED_QUEUE_UNITS: Final = 32
-# The messages that a tick drops because a policy made their queues shorter: a millisecond or two.
-TRIM_STEP_MESSAGES: Final = 2_048
+# The messages that a tick drops because a policy made their queues shorter: two milliseconds if they are dead-lettered.
+TRIM_STEP_MESSAGES: Final = 1_024
 # The messages that expire per tick, on all queues together: some three milliseconds.
 EXPIRY_STEP_MESSAGES: Final = 1_024
 # The held messages of a queue that are due in a tick: those of a delayed exchange take ten microseconds and more each.

@@ -1,6 +1,6 @@
 """The copy of the definitions in the journal."""
 
-from flintmq.broker.ports import LeaseRecord, QueueRecord, VHostRecord
+from flintmq.broker.ports import ExchangeRecord, LeaseRecord, QueueRecord, VHostRecord
 from flintmq.storage.definitions.catalogue import Catalogue, decode_definitions
 from flintmq.storage.journal.records import record_end
 
@@ -36,3 +36,22 @@ def test_snapshot() -> None:
     assert _names(catalogue.encode_all(1 << 20)) == ["/"]
     catalogue.delete_vhost("/")
     assert catalogue.encode_all(1 << 20)[21:] == b"\x01[]"
+
+
+def test_a_virtual_host_goes_with_all_that_it_has() -> None:
+    """Its exchanges, queues and leases are forgotten, those of others stay, and the size is that of the rest."""
+    catalogue, rest = Catalogue(5, 6), Catalogue(5, 6)
+    for number, (name, kept) in enumerate([("a", False), ("b", True)]):
+        for each in [catalogue, *([rest] if kept else [])]:
+            each.put_vhost(VHostRecord(name))
+            each.put_exchange(ExchangeRecord(name, "e", "topic", False, False, {}))
+            each.put_queue(QueueRecord(10 + number, name, "q", False, {}))
+            each.put_lease(LeaseRecord(20 + number, name, 10 + number, "l"))
+    catalogue.delete_vhost("a")
+    assert catalogue.encode_all(1 << 20) == rest.encode_all(1 << 20)
+    assert catalogue._size == rest._size
+    catalogue.encode_changes()
+    catalogue.delete_queue("a", "q")
+    assert catalogue.encode_changes()[22:] == b"[]"
+    catalogue.delete_queue("b", "q")
+    assert b'{"kind":"lease","id":21,"gone":true}' in catalogue.encode_changes()
