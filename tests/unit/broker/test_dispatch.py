@@ -5,6 +5,7 @@ from mypy_extensions import i64
 
 from flintmq.base.limits import BEHIND_MESSAGES, CREDIT_MS, DISPATCH_BURST_MESSAGES, DISPATCH_TURN_MESSAGES
 from flintmq.broker.broker import Broker
+from flintmq.broker.message import Message
 from flintmq.broker.queue.base import ADMITTED
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.tick import Tick
@@ -116,6 +117,33 @@ def test_a_queue_is_behind_if_its_consumers_take_less_than_it_has(credit: int, i
     broker.tick.ready.clear()
     broker.dispatch()
     assert not broker.tick.dispatch.is_behind
+
+
+class Narrow(Taker):
+    """Takes entries as long as a window of bytes allows."""
+
+    def __init__(self, credit: int) -> None:
+        super().__init__()
+        self.has_byte_window = True
+        self._left = credit
+
+    def is_within_window(self, message: Message) -> bool:
+        self._left -= 1
+        return self._left >= 0
+
+
+def test_a_queue_is_behind_whatever_limits_its_consumers() -> None:
+    """A window of bytes, or a filter, limits them like a window of messages."""
+    broker, (narrow, filtered) = world("narrow", "filtered")
+    narrow.subscribe(Narrow(10), {})
+    chooser = Taker(10)
+    chooser.is_filtered = True
+    filtered.subscribe(chooser, {})
+    for queue in (narrow, filtered):
+        fill(queue, BEHIND_MESSAGES + 20)
+        broker.tick.dispatch.is_behind = False
+        queue.dispatch()
+        assert broker.tick.dispatch.is_behind
 
 
 def overrun(queue: ClassicQueue, count: int = 1) -> int:

@@ -193,13 +193,18 @@ class ClassicQueue(EntryQueue):
     # -- dispatch -----------------------------------------------------------------------------------------------
 
     def dispatch(self) -> bool:
+        before: i64 = self.delivered + self.delivered_no_ack
         try:
-            return self._dispatch()
+            more = self._dispatch()
         except InternalError as error:
             # The next entry cannot be read back into memory.
             for consumer in list(self.consumers):
                 consumer.failed(StorageError(str(error)))
             return False
+        taken: i64 = self.delivered + self.delivered_no_ack - before
+        if taken > 0 and self.store.count > BEHIND_MESSAGES:
+            self._fell_behind(taken)
+        return more
 
     def _dispatch(self) -> bool:
         consumers = self.consumers
@@ -226,20 +231,15 @@ class ClassicQueue(EntryQueue):
                 return False
             consumer = self._round_robin.next_consumer(first.message, first.avoid)
             if consumer is None:
-                self._check_pace(burst)
                 return False
             self._deliver_next(consumer)
             burst -= 1
-        self._check_pace(burst)
         return True
 
     def _dispatch_to(self, consumer: Consumer) -> bool:
         burst: i64 = self.tick.dispatch.burst
         while burst > 0:
-            if self.store.count == 0:
-                return False
-            if not consumer.can_take():
-                self._check_pace(burst)
+            if self.store.count == 0 or not consumer.can_take():
                 return False
             if consumer.has_byte_window or self._expiry is not None:
                 first = self._first()
@@ -247,19 +247,16 @@ class ClassicQueue(EntryQueue):
                     return False
             self._deliver_next(consumer)
             burst -= 1
-        self._check_pace(burst)
         return True
 
-    def _check_pace(self, burst: i64) -> None:
-        """Note that the queue is behind if it has many messages, and consumers took some: less than `burst` is left."""
+    def _fell_behind(self, taken: i64) -> None:
+        """Note that the queue has many messages although consumers took `taken` of them in this dispatch."""
         dispatch = self.tick.dispatch
-        count = self.store.count
-        if count > BEHIND_MESSAGES and burst < dispatch.burst:
-            dispatch.is_behind = True
-            if count > dispatch.backlog_max:
-                dispatch.taken += dispatch.burst - burst
-                self._outrun_until_ms = self.tick.now_ms + CREDIT_MS
-                self.is_guarded = True
+        dispatch.is_behind = True
+        if self.store.count > dispatch.backlog_max:
+            dispatch.taken += taken
+            self._outrun_until_ms = self.tick.now_ms + CREDIT_MS
+            self.is_guarded = True
 
     def _offer_withheld(self, exclusions: Exclusions) -> bool:
         """Offer withheld entries to consumers that may have them. Returns True if the next dispatch must go on."""
