@@ -36,9 +36,8 @@ class Order:
 
 @dataclass(frozen=True)
 class Report:
-    """What a worker tells the broker: that it accepts clients, why it cannot, or a line for the log."""
+    """What a worker tells the broker: a line for the log, or whether it accepts clients; `failure` is why it cannot."""
 
-    is_ready: bool = False
     failure: str = ""
     line: dict[str, Any] = field(default_factory=dict)
 

@@ -86,7 +86,7 @@ class Worker:
             gc.collect()
             gc.freeze()
             gc.set_threshold(*_GC_THRESHOLDS)
-            self._report(Report(is_ready=True))
+            self._report(Report())
         if order.is_end:
             for acceptor in self._acceptors:
                 acceptor.close()

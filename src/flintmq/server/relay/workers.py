@@ -66,7 +66,6 @@ class IoWorkers:
     """
 
     def __init__(self, count: int, server: AmqpServer, listening: list[tuple[socket.socket, bool]]) -> None:
-        self.restarts = 0
         self._count = count
         self._server = server
         self._listening = listening
@@ -78,11 +77,6 @@ class IoWorkers:
         server.schedule.read_first_seconds = LINK_READ_FIRST_SECONDS
         if server.tls is not None:
             server.tls.on_update = self._certificates_changed
-
-    @property
-    def processes(self) -> list[int]:
-        """The process ids of the workers that run."""
-        return [each.process.pid for each in self._workers.values()]
 
     async def start(self) -> None:
         """Start all workers, and return when they accept clients. Raises FlintError if one does not."""
@@ -200,7 +194,6 @@ class IoWorkers:
             log.warning("I/O worker not started", worker=number, reason=str(error))
             self._replace_later(worker, str(error))
             return
-        self.restarts += 1
         try:
             # If it ends before, its own replacement follows.
             await self._wait_for(another)
