@@ -165,6 +165,12 @@ class BrokerProcess:
         return f"amqp://guest:guest@127.0.0.1:{self.port}/%2f"
 
     @property
+    def tls_port(self) -> int:
+        """The listener for TLS; waits for it."""
+        line = self.wait_for_log("listening", matches=lambda line: "amqps" in line)
+        return int(line["amqps"].rpartition(":")[2])
+
+    @property
     def http_port(self) -> int:
         """Where the HTTP API is, which listens a little later than the broker; waits for it."""
         line = self.wait_for_log("listening", matches=lambda line: "http" in line)

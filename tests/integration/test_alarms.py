@@ -1,7 +1,7 @@
 """A broker that runs low: publishers wait, consumers make room, and publishers go on."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,15 +18,9 @@ from flintmq.wire.amqp091.methods import (
 from tests.hostile.test_greed import resident_bytes
 from tests.servers import BrokerProcess
 from tests.sockets import AmqpSocket, publish_frames
+from tests.waiting import wait_until
 
 BODY = bytes(100_000)
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
-    stop = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < stop
-        time.sleep(0.05)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from flintmq.wire.amqp091.frames import PROTOCOL_HEADER
 from flintmq.wire.amqp091.methods import BasicConsume, QueueDeclare, QueueDeclareOk
 from tests.servers import BrokerProcess
 from tests.sockets import AmqpSocket, publish_frames
-from tests.waiting import WAIT_SECONDS
+from tests.waiting import wait_until
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 # How soon a process has to be gone whose broker was killed.
@@ -59,11 +59,6 @@ def certify(authority: trustme.CA, directory: Path) -> None:
     new.replace(directory / "server.pem")
 
 
-def tls_port(broker: BrokerProcess) -> int:
-    line = broker.wait_for_log("listening", matches=lambda line: "amqps" in line)
-    return int(line["amqps"].rpartition(":")[2])
-
-
 def parameters(broker: BrokerProcess) -> pika.ConnectionParameters:
     return pika.ConnectionParameters("127.0.0.1", broker.port, heartbeat=0)
 
@@ -79,13 +74,6 @@ def owner_of(broker: BrokerProcess, port: int) -> int:
                 if file.readlink().name == f"socket:[{inode}]":
                     return pid
     raise AssertionError(f"nobody has the connection of port {port}")
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def is_there(pid: int) -> bool:
@@ -153,7 +141,7 @@ def test_tls_ends_at_the_worker(broker: BrokerProcess, authority: trustme.CA) ->
     authority.issue_cert("client", common_name="guest").configure_cert(context)
     options = pika.SSLOptions(context, "localhost")
     by_certificate = pika.ConnectionParameters(
-        "127.0.0.1", tls_port(broker), ssl_options=options, credentials=pika.credentials.ExternalCredentials()
+        "127.0.0.1", broker.tls_port, ssl_options=options, credentials=pika.credentials.ExternalCredentials()
     )
     with closing(pika.BlockingConnection(by_certificate)) as connection:
         channel = connection.channel()
@@ -173,7 +161,7 @@ def test_workers_load_renewed_certificates(broker: BrokerProcess, authority: tru
 
     def presented() -> bytes | None:
         with (
-            socket.create_connection(("127.0.0.1", tls_port(broker)), 30) as raw,
+            socket.create_connection(("127.0.0.1", broker.tls_port), 30) as raw,
             context.wrap_socket(raw, server_hostname="localhost") as secure,
         ):
             secure.send(PROTOCOL_HEADER)

@@ -55,8 +55,7 @@ def broker(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="module")
 def tls_port(broker: BrokerProcess) -> int:
-    line = broker.wait_for_log("listening", matches=lambda line: "amqps" in line)
-    return int(line["amqps"].rpartition(":")[2])
+    return broker.tls_port
 
 
 @pytest.fixture(scope="module")

@@ -58,10 +58,7 @@ def trusting(directory: Path) -> SSLDomain:
 
 @pytest.fixture(params=["its own", "the ordinary"])
 def port(request: pytest.FixtureRequest, broker: BrokerProcess) -> int:
-    if request.param == "the ordinary":
-        return broker.port
-    line = broker.wait_for_log("listening", matches=lambda line: "amqps" in line)
-    return int(line["amqps"].rpartition(":")[2])
+    return broker.port if request.param == "the ordinary" else broker.tls_port
 
 
 def test_tls(broker: BrokerProcess, directory: Path, port: int) -> None:

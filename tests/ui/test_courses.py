@@ -1,7 +1,5 @@
 """What was before somebody looked."""
 
-import time
-from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from zoneinfo import ZoneInfo
@@ -13,6 +11,7 @@ import flintmq.client as fc
 from tests.servers import BrokerProcess
 from tests.ui.chromium import Window
 from tests.ui.samples import BODIES, properties
+from tests.waiting import wait_until
 
 # Whether the first line of a chart is drawn: enough of a pixel has its colour, or nearly, for edges are smoothed.
 IS_DRAWN = """chart => {
@@ -36,13 +35,6 @@ def course(broker: BrokerProcess, place: str, name: str) -> list[dict[str, int]]
     details = shown.get("publish_in_details" if place == "exchanges" else "publish_details", {})
     samples: list[dict[str, int]] = details.get("samples", [])
     return samples
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def answer_once(window: Window, address: str) -> None:
