@@ -1,5 +1,5 @@
 // What the broker says, asked again as long as somebody looks.
-import { get } from "./api.js";
+import { get, remove } from "./api.js";
 import { useCallback, useEffect, useRef, useState } from "./html.js";
 
 let heard = true;
@@ -20,6 +20,20 @@ function tell(value) {
   listeners.forEach((listener) => listener(value));
 }
 
+const polls = new Set();
+
+/** Deletes the object at `address`, which the page shows. The page stops asking for it, unless the deletion fails: the broker would answer with 404. */
+export async function removeShown(address, options) {
+  const shown = [...polls].filter((poll) => poll.address.split("?")[0] === address || poll.address.startsWith(`${address}/`));
+  shown.forEach((poll) => poll.stop());
+  try {
+    await remove(address, options);
+  } catch (error) {
+    shown.filter((poll) => polls.has(poll)).forEach((poll) => poll.start());
+    throw error;
+  }
+}
+
 /** `address` is asked every `seconds`, not while the tab is hidden, and never twice at once. null asks nothing. */
 export function usePoll(address, seconds = 5, onData) {
   const [state, setState] = useState({ address, data: null, error: null });
@@ -29,15 +43,15 @@ export function usePoll(address, seconds = 5, onData) {
   const refresh = useCallback(() => setTurn((before) => before + 1), []);
   useEffect(() => {
     if (address === null) return undefined;
-    const stop = new AbortController();
+    let stop = null;
     let timer = 0;
-    const ask = async () => {
+    const ask = async (aborted) => {
       if (document.hidden) {
-        timer = setTimeout(ask, 500);
+        timer = setTimeout(ask, 500, aborted);
         return;
       }
       try {
-        const data = await get(address, { signal: stop.signal });
+        const data = await get(address, { signal: aborted });
         tell(true);
         told.current?.(data);
         setState({ address, data, error: null });
@@ -46,12 +60,24 @@ export function usePoll(address, seconds = 5, onData) {
         tell(error.status !== 0);
         setState((before) => ({ address, data: before.address === address ? before.data : null, error }));
       }
-      if (!stop.signal.aborted) timer = setTimeout(ask, seconds * 1000);
+      if (!aborted.aborted) timer = setTimeout(ask, seconds * 1000, aborted);
     };
-    ask();
+    const poll = {
+      address,
+      start() {
+        stop = new AbortController();
+        ask(stop.signal);
+      },
+      stop() {
+        stop.abort();
+        clearTimeout(timer);
+      },
+    };
+    polls.add(poll);
+    poll.start();
     return () => {
-      stop.abort();
-      clearTimeout(timer);
+      polls.delete(poll);
+      poll.stop();
     };
   }, [address, seconds, turn]);
   const same = state.address === address;

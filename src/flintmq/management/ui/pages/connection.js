@@ -1,8 +1,8 @@
-import { path, remove } from "../core/api.js";
+import { path } from "../core/api.js";
 import { bytes, count, moment, plain } from "../core/format.js";
 import { note, seen } from "../core/history.js";
 import { html, useState } from "../core/html.js";
-import { usePoll } from "../core/poll.js";
+import { removeShown, usePoll } from "../core/poll.js";
 import { go } from "../core/router.js";
 import { current, mayAdminister } from "../core/session.js";
 import { CHANNEL_COLUMNS, noteChannels } from "../parts/channels.js";
@@ -30,7 +30,7 @@ export function ConnectionPage({ names: [name] }) {
   const act = async () => {
     // A header has room for Latin-1 only.
     const told = (reason || "Closed from the web interface").replace(/[^\x20-\xff]/g, "?");
-    await remove(address, { extra: { "X-Reason": told } });
+    await removeShown(address, { extra: { "X-Reason": told } });
     say("Connection closed.");
     go("#/connections");
   };

@@ -1,8 +1,8 @@
-import { path, remove, withQuery } from "../core/api.js";
+import { path, withQuery } from "../core/api.js";
 import { COURSE_QUERY, coursesOf, noteCourses, speedsOf } from "../core/course.js";
 import { plain, rate } from "../core/format.js";
 import { html, useState } from "../core/html.js";
-import { usePoll } from "../core/poll.js";
+import { removeShown, usePoll } from "../core/poll.js";
 import { go } from "../core/router.js";
 import { BindingsOf, BindingTable, NewBinding } from "../parts/bindings.js";
 import { Course } from "../parts/chart.js";
@@ -32,7 +32,7 @@ export function ExchangePage({ names: [vhost, name] }) {
     into.refresh();
   };
   const deleted = async () => {
-    await remove(address);
+    await removeShown(address);
     say(`${name} is deleted.`);
     go("#/exchanges");
   };

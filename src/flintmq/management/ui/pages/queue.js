@@ -2,7 +2,7 @@ import { path, post, remove, withQuery } from "../core/api.js";
 import { amountsOf, COURSE_QUERY, coursesOf, noteCourses, speedsOf } from "../core/course.js";
 import { ago, brief, bytes, count, moment, plain, rate } from "../core/format.js";
 import { html, useState } from "../core/html.js";
-import { usePoll } from "../core/poll.js";
+import { removeShown, usePoll } from "../core/poll.js";
 import { go, link, linkWith } from "../core/router.js";
 import { BindingsOf, NewBinding } from "../parts/bindings.js";
 import { Course } from "../parts/chart.js";
@@ -69,7 +69,7 @@ export function QueuePage({ names: [vhost, name] }) {
     ${dialog === "bind" && html`<${NewBinding} vhost=${vhost} destination=${name} kind="queue" onClose=${close} onDone=${bindings.refresh} />`}
     ${dialog === "purge" && html`<${Confirm} title=${`Purge ${name}`} verb="Purge" onClose=${close} act=${act(() => remove(`${address}/contents`), "Queue purged.")}>
       <p>All ready messages are deleted and cannot be restored. Unacknowledged messages stay.</p><//>`}
-    ${dialog === "delete" && html`<${Confirm} title=${`Delete ${name}`} verb="Delete" name=${name} onClose=${close} act=${act(() => remove(address), `${name} is deleted.`, true)}>
+    ${dialog === "delete" && html`<${Confirm} title=${`Delete ${name}`} verb="Delete" name=${name} onClose=${close} act=${act(() => removeShown(address), `${name} is deleted.`, true)}>
       <p>${queue.messages ? `Its ${count(queue.messages)} messages are deleted with it. ` : ""}Its bindings are deleted too. This cannot be undone.</p><//>`}`;
 }
 

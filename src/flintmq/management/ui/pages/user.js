@@ -1,7 +1,7 @@
 import { path, put, remove } from "../core/api.js";
 import { html, useState } from "../core/html.js";
 import { useVhostNames } from "../core/known.js";
-import { usePoll } from "../core/poll.js";
+import { removeShown, usePoll } from "../core/poll.js";
 import { go } from "../core/router.js";
 import { current } from "../core/session.js";
 import { Confirm, FormDialog } from "../parts/dialog.js";
@@ -52,7 +52,7 @@ export function UserPage({ names: [name] }) {
     ${dialog === "permit" && html`<${Permit} name=${name} onClose=${close} onDone=${permissions.refresh} />`}
     ${dialog === "topic" && html`<${PermitTopic} name=${name} onClose=${close} onDone=${topics.refresh} />`}
     ${dialog === "delete" && html`<${Confirm} title=${`Delete ${name}`} verb="Delete" name=${name} onClose=${close} act=${async () => {
-      await remove(address);
+      await removeShown(address);
       say(`${name} is deleted.`);
       go("#/users");
     }}><p>Its permissions are deleted too, and it can no longer log in.</p><//>`}`;
