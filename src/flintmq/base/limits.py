@@ -108,8 +108,10 @@ POLICY_STEP_NAMES: Final = 64
 TICK_READ_BYTES: Final = 512 * 1024
 # The time for which a tick takes in what several busy clients send, before queues are dispatched for twice that time.
 # Each client waits about this long for the others. Each client that is read adds to it, because longer ticks read more
-# of each, up to the most. While the journal is being synced, it is the most: durable messages wait for the disk anyway.
+# of each, up to the most. The time is shorter while a client with less than its share publishes what consumers wait
+# for, and longer if most bytes are for the journal: durable messages wait for the disk anyway.
 INTAKE_SECONDS: Final = 0.000_25
+MODEST_INTAKE_SECONDS: Final = 0.000_08
 CLIENT_INTAKE_SECONDS: Final = 0.000_015
 INTAKE_MAX_SECONDS: Final = 0.001
 # The least of these times: while queues are behind, they are at most twice as long as the last dispatch.

@@ -14,6 +14,7 @@ from flintmq.base.limits import (
     INTAKE_MAX_SECONDS,
     INTAKE_MIN_SECONDS,
     INTAKE_SECONDS,
+    MODEST_INTAKE_SECONDS,
     SHARE_MIN_BYTES,
     TICK_READ_BYTES,
     TICK_WORK_UNITS,
@@ -21,8 +22,10 @@ from flintmq.base.limits import (
 
 # The most that one system call reads.
 _BUFFER_BYTES: Final = 256 * 1024
-# The number of ticks for which shares stay small after several clients were busy.
+# The number of ticks for which shares stay small after several clients were busy, and for which ticks stay short after
+# a modest client published something that a consumer waited for.
 _CONTENDED_TICKS: Final = 16
+_MODEST_TICKS: Final = 64
 # The weight of the last tick in the mean cost of a byte, and the most times the mean that one tick counts for: the cost
 # is overstated in a tick in which the system ran another process.
 _WEIGHT: Final = 0.125
@@ -44,8 +47,9 @@ class Intake:
 
     A client that is alone has a share of TICK_READ_BYTES, because large batches cost less per message. While others
     send, too, or queues deliver more slowly than messages arrive, handling the shares of all clients together takes
-    INTAKE_SECONDS, and longer with many clients, or while the journal is being synced. While queues are behind, it
-    takes at most twice as long as their last dispatch.
+    INTAKE_SECONDS, and longer with many clients. It takes MODEST_INTAKE_SECONDS if consumers wait for what a client
+    with less than its share publishes, and up to INTAKE_MAX_SECONDS if most bytes are for the journal. While queues
+    are behind, it takes at most twice as long as their last dispatch.
     """
 
     def __init__(self) -> None:
@@ -58,6 +62,7 @@ class Intake:
         # When the first bytes since the last tick were handled, by the stopwatch.
         self.began = 0.0
         self._contended: i64 = 0
+        self._modest: i64 = 0
         # The time for which queues are dispatched in a tick, while it is bounded.
         self.dispatch_seconds = _DISPATCH_PER_INTAKE * INTAKE_SECONDS
         # The mean number of clients that a tick reads from.
@@ -94,19 +99,19 @@ class Intake:
         seconds: float,
         dispatch_seconds: float,
         is_behind: bool,
-        is_syncing: bool,
+        is_modest: bool,
+        unsynced: int,
     ) -> None:
         """Compute the shares and turns of the next tick.
 
         `taken` has the bytes of each connection that was read from, which took `seconds`. `waiting` is the number of
         connections that wait for their turns, and were not read from. `dispatch_seconds` is the time for which the
-        queues were dispatched. `is_behind`: consumers take messages more slowly than these arrive. `is_syncing`: the
-        journal has bytes that are not synced.
+        queues were dispatched. `is_behind`: consumers take messages more slowly than these arrive. `is_modest`: a
+        client that has not used up its share published to a queue that had nothing to deliver. `unsynced` is the number
+        of bytes in the journal that are not synced.
         """
-        self._clients += (len(taken) - self._clients) * _MOST_WEIGHT
-        most = min(INTAKE_SECONDS + self._clients * CLIENT_INTAKE_SECONDS, INTAKE_MAX_SECONDS)
-        if is_syncing:
-            most = INTAKE_MAX_SECONDS
+        total = sum(taken)
+        most = self._bounded(len(taken), is_modest, unsynced / total if total > 0 else 0.0)
         self.dispatch_seconds = _DISPATCH_PER_INTAKE * most
         if self._is_waited_for(taken, waiting, is_behind, seconds + dispatch_seconds > most):
             self._contended = _CONTENDED_TICKS
@@ -125,7 +130,6 @@ class Intake:
             most = max(min(_INTAKE_PER_DISPATCH * dispatch_seconds, most), INTAKE_MIN_SECONDS)
         self._most += (most - self._most) * _MOST_WEIGHT
         most = self._most
-        total = sum(taken)
         if total == 0 or seconds <= 0.0:
             return
         # A share pays for its bytes, and not for the reads of the others.
@@ -145,6 +149,21 @@ class Intake:
                 greedy += 1
         self.share = max(SHARE_MIN_BYTES, min(int(left / max(greedy, 1)), TICK_READ_BYTES))
         self.turns = max(1, int(left / int(self.share)))
+
+    def _bounded(self, clients: int, is_modest: bool, unsynced: float) -> float:
+        """Return the time that an intake may take, unless queues are behind.
+
+        `unsynced` is the size of what is not synced, as so many times what came in this tick.
+        """
+        if is_modest and self._contended > 0:
+            self._modest = _MODEST_TICKS
+        elif self._modest > 0:
+            self._modest -= 1
+        self._clients += (clients - self._clients) * _MOST_WEIGHT
+        base = MODEST_INTAKE_SECONDS if self._modest > 0 else INTAKE_SECONDS
+        most = min(base + self._clients * CLIENT_INTAKE_SECONDS, INTAKE_MAX_SECONDS)
+        # Durable messages wait for the disk anyway, and cost less in larger batches.
+        return most + (INTAKE_MAX_SECONDS - most) * min(unsynced, 1.0)
 
     def _is_waited_for(self, taken: list[int], waiting: int, is_behind: bool, is_long: bool) -> bool:
         """Return whether clients wait for each other: after a long tick, or while some still use up their shares."""

@@ -92,6 +92,8 @@ class Peer(Receiver):
         # How many bytes the engine was given since the last tick, and whether it was given any.
         self.tick_bytes: i64 = 0
         self._is_read_from = False
+        # Whether it published something since the last tick that consumers may have waited for.
+        self.is_awaited = False
         self._timer: asyncio.TimerHandle | None = None
         self._hangup: asyncio.TimerHandle | None = None
         # Whether our half of the stream is shut: input is discarded from then on, and its bytes are counted.
@@ -262,7 +264,10 @@ class Peer(Receiver):
                 read_from.append(self)
             dispatch = self._dispatch
             dispatch.overrun = 0
+            dispatch.awaited = 0
             engine.receive(data, now)
+            if dispatch.awaited != 0:
+                self.is_awaited = True
             if dispatch.overrun != 0:
                 self._connections.credit.charge(self, dispatch.overrun)
             self.tick_bytes += len(data)
@@ -281,6 +286,7 @@ class Peer(Receiver):
     def end_tick(self) -> None:
         """Continue reading after a tick, unless there is a reason not to."""
         self._is_read_from = False
+        self.is_awaited = False
         self.tick_bytes = 0
         self.gate.remove(TICK if self.connection.engine.is_paused else TICK | WORK)
 

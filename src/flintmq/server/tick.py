@@ -142,15 +142,19 @@ class ServerTick:
         if not read_from and not in_turn and not intake.is_contended:
             return
         self._connections.read_from = []
-        is_syncing = self._storage.backlog_bytes > 0
         is_behind = more or self._dispatch.is_behind
+        is_modest = False
+        for peer in read_from:
+            if peer.is_awaited and peer.tick_bytes < intake.share:
+                is_modest = True
         intake.end_tick(
             [int(peer.tick_bytes) for peer in read_from],
             len(in_turn),
             started - intake.began if read_from else 0.0,
             dispatched - started,
             is_behind,
-            is_syncing,
+            is_modest,
+            self._storage.backlog_bytes,
         )
         if not intake.is_contended:
             self._dispatch.limit(0.0)

@@ -146,6 +146,23 @@ def test_a_queue_is_behind_whatever_limits_its_consumers() -> None:
         assert broker.tick.dispatch.is_behind
 
 
+@pytest.mark.parametrize("kind", ["classic", "stream"])
+def test_a_message_that_consumers_wait_for(kind: str) -> None:
+    """It is the first one for a queue that has consumers and nothing to deliver."""
+    broker, _ = world()
+    queue = broker.vhosts["/"].declare_queue("q", True, False, False, {"x-queue-type": kind}, None)
+    queue.enqueue(message())
+    assert broker.tick.dispatch.awaited == 0
+    queue.subscribe(Taker(), {})
+    broker.dispatch()
+    for _ in range(2):
+        queue.enqueue(message())
+    assert broker.tick.dispatch.awaited == 1
+    broker.dispatch()
+    queue.enqueue(message())
+    assert broker.tick.dispatch.awaited == 2
+
+
 def overrun(queue: ClassicQueue, count: int = 1) -> int:
     """Publish, and return how many of the messages exceed the credit of the publisher."""
     before = queue.tick.dispatch.overrun

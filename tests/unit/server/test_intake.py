@@ -10,6 +10,7 @@ from flintmq.base.limits import (
     INTAKE_MAX_SECONDS,
     INTAKE_MIN_SECONDS,
     INTAKE_SECONDS,
+    MODEST_INTAKE_SECONDS,
     SHARE_MIN_BYTES,
     TICK_READ_BYTES,
     TICK_WORK_UNITS,
@@ -31,12 +32,14 @@ def run_tick(
     waiting: list[int],
     cost: float = SECONDS_PER_BYTE,
     is_behind: bool = False,
-    is_syncing: bool = False,
+    is_modest: bool = False,
     dispatch_seconds: float = 0.0,
+    durable: float = 0.0,
 ) -> list[int]:
     """Run a tick in which each client sends as many of its waiting bytes as its share and its turn allow.
 
-    Returns the bytes. Clients that have no turn send nothing.
+    `durable` is the portion of the bytes that go to the journal. Returns the bytes. Clients that have no turn send
+    nothing.
     """
     taken: list[int] = []
     turns = int(intake.turns) if intake.is_contended else len(waiting)
@@ -46,17 +49,23 @@ def run_tick(
             taken.append(min(size, int(intake.share)))
             turns -= is_greedy
     seconds = sum(taken) * cost + len(taken) * SECONDS_PER_READ
-    intake.end_tick(taken, len(waiting) - len(taken), seconds, dispatch_seconds, is_behind, is_syncing)
+    unsynced = int(durable * sum(taken))
+    intake.end_tick(taken, len(waiting) - len(taken), seconds, dispatch_seconds, is_behind, is_modest, unsynced)
     return taken
 
 
 def run_ticks(
-    intake: Intake, waiting: list[int], ticks: int, is_behind: bool = False, is_syncing: bool = False
+    intake: Intake,
+    waiting: list[int],
+    ticks: int,
+    is_behind: bool = False,
+    is_modest: bool = False,
+    durable: float = 0.0,
 ) -> list[int]:
     """Run several ticks, and return the bytes of the last one."""
     for _ in range(ticks - 1):
-        run_tick(intake, waiting, is_behind=is_behind, is_syncing=is_syncing)
-    return run_tick(intake, waiting, is_behind=is_behind, is_syncing=is_syncing)
+        run_tick(intake, waiting, is_behind=is_behind, is_modest=is_modest, durable=durable)
+    return run_tick(intake, waiting, is_behind=is_behind, is_modest=is_modest, durable=durable)
 
 
 def test_a_client_alone_sends_large_batches() -> None:
@@ -73,10 +82,36 @@ def test_several_busy_clients_share_the_time_of_a_tick() -> None:
     assert len(intake.buffer()) == intake.share
 
 
-def test_batches_are_larger_while_the_disk_is_busy() -> None:
+@pytest.mark.parametrize("is_modest", [False, True])
+def test_batches_are_larger_the_more_the_disk_has_to_do(is_modest: bool) -> None:
+    """A few durable messages beside others that are not change little."""
+    seconds: list[float] = []
+    for durable in (0.0, 0.01, 0.5, 1.0, 10.0):
+        taken = run_ticks(Intake(), [10_000_000, 10_000_000], 100, is_modest=is_modest, durable=durable)
+        seconds.append(sum(taken) * SECONDS_PER_BYTE)
+    assert seconds == sorted(seconds)
+    assert seconds[1] < 1.2 * seconds[0]
+    assert 0.9 * INTAKE_MAX_SECONDS <= seconds[3] <= 1.01 * INTAKE_MAX_SECONDS
+    assert seconds[4] == seconds[3]
+
+
+def test_ticks_are_short_while_a_modest_client_is_waited_for() -> None:
+    """They stay short for several ticks, because the client need not publish in each of them."""
     intake = Intake()
-    taken = run_ticks(intake, [10_000_000, 10_000_000], 100, is_syncing=True)
-    assert time_of(2) < sum(taken) * SECONDS_PER_BYTE <= 1.01 * INTAKE_MAX_SECONDS
+    taken: list[int] = []
+    for _ in range(20):
+        run_tick(intake, [10_000_000, 10_000_000, 1_000], is_modest=True)
+        taken = run_ticks(intake, [10_000_000, 10_000_000], 10)
+    assert sum(taken) * SECONDS_PER_BYTE <= MODEST_INTAKE_SECONDS + 3 * CLIENT_INTAKE_SECONDS < INTAKE_SECONDS
+    assert intake.dispatch_seconds < 2 * INTAKE_SECONDS
+    taken = run_ticks(intake, [10_000_000, 10_000_000], 100)
+    assert 0.9 * INTAKE_SECONDS <= sum(taken) * SECONDS_PER_BYTE <= time_of(2)
+
+
+def test_modest_clients_alone_change_nothing() -> None:
+    intake = Intake()
+    run_ticks(intake, [1_000, 1_000], 100, is_modest=True)
+    assert run_ticks(intake, [10_000_000], 10) == [TICK_READ_BYTES]
 
 
 def test_batches_are_larger_with_many_clients() -> None:
@@ -162,7 +197,7 @@ def test_a_tick_of_no_time() -> None:
     intake = Intake()
     run_ticks(intake, [10_000_000, 10_000_000], 100)
     before = intake.share
-    intake.end_tick([100, 100], 0, 0.0, 0.0, False, False)
+    intake.end_tick([100, 100], 0, 0.0, 0.0, False, False, 0)
     assert intake.share == before
 
 

@@ -6,7 +6,12 @@ from typing import Any, cast
 import pytest
 
 from flintmq.base.errors import ConnectionForced, FlintError
-from flintmq.base.limits import CREDIT_MESSAGES_PER_SECOND, OUTPUT_BACK_PRESSURE_BYTES, TICK_READ_BYTES
+from flintmq.base.limits import (
+    CREDIT_MESSAGES_PER_SECOND,
+    INTAKE_SECONDS,
+    OUTPUT_BACK_PRESSURE_BYTES,
+    TICK_READ_BYTES,
+)
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.gateway.amqp091.service import ServerProperties
@@ -18,9 +23,12 @@ from flintmq.server.back_pressure import ALARM, CREDIT, JOURNAL, OUTPUT, TICK
 from flintmq.server.host import Logins
 from flintmq.server.peer import Peer
 from flintmq.wire.amqp091.frames import HEARTBEAT_FRAME
+from flintmq.wire.amqp091.method_codec import encode_method
+from flintmq.wire.amqp091.methods import BasicConsume, BasicPublish, QueueDeclare
+from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.sim.loop import VirtualLoop
 from tests.unit.broker.memory import MemoryStorage
-from tests.unit.protocol.amqp091.pair import Side
+from tests.unit.protocol.amqp091.pair import Recorder, Side
 
 TUNING = Tuning(heartbeat=10)
 
@@ -185,13 +193,34 @@ def test_turns(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:
     peer, wire = opened
     intake = peer._connections.intake
     peer.data_received(HEARTBEAT_FRAME)
-    intake.end_tick([1_000, 1_000], 100, 1.0, 1.0, False, False)
+    intake.end_tick([1_000, 1_000], 100, 1.0, 1.0, False, False, 0)
     assert intake.is_contended
     intake.share = 2 * len(HEARTBEAT_FRAME)
     peer.data_received(HEARTBEAT_FRAME)
     assert (peer.gate.reasons, wire.is_read) == (TICK, False)
     loop.run(loop.time())
     assert wire.is_read
+
+
+def test_a_tick_is_short_for_a_modest_publisher(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:
+    """That is one with less than its share, whose message a consumer of an empty queue waits for."""
+    peer, wire = opened
+    intake = peer._connections.intake
+    client = wire._client
+    channel = client.engine.open_channel(Recorder())
+    channel.send(QueueDeclare("q", exclusive=True))
+    channel.send(BasicConsume("q", no_ack=True))
+    peer.data_received(client.sent())
+    loop.run(loop.time())
+    intake.end_tick([1_000, 1_000], 100, 1.0, 1.0, False, False, 0)
+    peer.data_received(HEARTBEAT_FRAME)
+    loop.run(loop.time())
+    assert intake.is_contended
+    assert intake.dispatch_seconds >= 2 * INTAKE_SECONDS
+    channel.send_content(encode_method(BasicPublish("", "q")), encode_properties(Properties()), b"polite")
+    peer.data_received(client.sent())
+    loop.run(loop.time())
+    assert intake.dispatch_seconds < 2 * INTAKE_SECONDS
 
 
 def test_credit(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:

@@ -37,6 +37,8 @@ class Dispatch:
         self.backlog_max: i64 = CREDIT_BACKLOG_MESSAGES
         self.overrun: i64 = 0
         self.taken: i64 = 0
+        # How many messages came to queues with consumers and nothing to deliver. Whoever reads it resets it.
+        self.awaited: i64 = 0
         self._until = 0.0
 
     def bound_backlog(self, messages: int) -> None:

@@ -278,6 +278,7 @@ class EntryQueue(Queue):
         else:
             self.admit_entry(entry, self.tick.now_ms)
         if not self._is_ready and self.consumers:
+            self.tick.dispatch.awaited += 1
             self.touch()
         if self._survives:
             if options.persistent:
