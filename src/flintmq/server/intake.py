@@ -116,6 +116,8 @@ class Intake:
         if self._is_waited_for(taken, waiting, is_behind, seconds + dispatch_seconds > most):
             self._contended = _CONTENDED_TICKS
             self.work = CONTENDED_WORK_UNITS
+            # Nothing may have come in yet that turns can be computed from.
+            self.turns = max(self.turns, 1)
         elif self._contended == 0:
             return
         else:

@@ -201,6 +201,18 @@ def test_a_tick_of_no_time() -> None:
     assert intake.share == before
 
 
+@pytest.mark.parametrize("was_contended", [False, True])
+def test_clients_with_work_left_and_no_bytes(was_contended: bool) -> None:
+    """Clients that continue with what they have sent before have turns like others, from the first tick on."""
+    intake = Intake()
+    if was_contended:
+        run_ticks(intake, [10_000_000, 10_000_000], 100)
+        run_ticks(intake, [], 100)
+    intake.end_tick([0, 0], 0, 0.02, 0.0, False, False, 0)
+    assert intake.is_contended
+    assert intake.turns >= 1
+
+
 def test_a_standstill_counts_little() -> None:
     """One tick that took a second, because the system ran something else, does not make shares small for long."""
     intake = Intake()
