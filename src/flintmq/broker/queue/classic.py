@@ -228,7 +228,8 @@ class ClassicQueue(EntryQueue):
         while burst > 0:
             first = self._first()
             if first is None:
-                return False
+                # Either nothing is left, or entries that have expired: the next dispatch continues with them.
+                return self.store.count > 0
             consumer = self._round_robin.next_consumer(first.message, first.avoid)
             if consumer is None:
                 return False
@@ -243,7 +244,9 @@ class ClassicQueue(EntryQueue):
                 return False
             if consumer.has_byte_window or self._expiry is not None:
                 first = self._first()
-                if first is None or (consumer.has_byte_window and not consumer.is_within_window(first.message)):
+                if first is None:
+                    return self.store.count > 0
+                if consumer.has_byte_window and not consumer.is_within_window(first.message):
                     return False
             self._deliver_next(consumer)
             burst -= 1

@@ -505,12 +505,11 @@ class EntryQueue(Queue):
     def _first(self, most: i64 = EXPIRY_STEP_MESSAGES) -> Entry | None:
         """The next entry to deliver; None if there is none.
 
-        Entries before it that have expired are removed. If there are more than `most`, the next tick continues.
+        Entries before it that have expired are removed: `most` of them. It is None if there are more, too.
         """
         first = self.store.peek()
         while first is not None and first.expires_ms != 0 and first.expires_ms < self.tick.now_ms:
             if most <= 0:
-                self.touch()
                 return None
             most -= 1
             self._expired(first)
