@@ -24,6 +24,9 @@ _KEPT_BYTES: Final = 64 * 1024 * 1024
 _RELIEF_PART: Final = 0.75
 # The least time between two such requests, and the interval at which freed memory is returned.
 _RELIEF_SECONDS: Final = 2.0
+# To find what is free, the C library visits each free block, and nobody is served meanwhile: the next look comes after
+# so many times as long.
+_REST: Final = 1000.0
 _STATM: Final = Path("/proc/self/statm")
 # Files with the memory limit of a container, of both generations of control groups.
 _CGROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -97,7 +100,8 @@ class Alarms:
         self._trim = trim
         self._clock = clock
         self._relieved_at = clock() - _RELIEF_SECONDS
-        self._looked_at = self._relieved_at
+        # When the next look at freed memory is due.
+        self._look_at = clock()
         # The lowest value of `free_heap` since memory was last returned: the system has that much of it.
         self._returned_bytes = 0
         # The value of `free_heap` at the last look, and whether memory was returned while some was still being freed.
@@ -151,10 +155,10 @@ class Alarms:
     def _return_freed(self) -> None:
         """Return freed memory to the system if it is much: after a flood of messages, the C library would keep it."""
         now = self._clock()
-        if now - self._looked_at < _RELIEF_SECONDS:
+        if now < self._look_at:
             return
-        self._looked_at = now
         free = self._free_heap()
+        self._look_at = now + max(_RELIEF_SECONDS, (self._clock() - now) * _REST)
         is_quiet = abs(free - self._free_bytes) < _QUIET_BYTES
         self._free_bytes = free
         self._returned_bytes = min(self._returned_bytes, free)

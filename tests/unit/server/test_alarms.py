@@ -23,6 +23,9 @@ class Machine:
         self.full = ""
         self.now = 0.0
         self.trims = 0
+        # How often the library was asked what is free, and how long it takes.
+        self.looks = 0
+        self.look_seconds = 0.0
         self.blind = False
         # Free blocks that the system has: they stay free blocks when their memory is returned.
         self.returned = 0
@@ -34,7 +37,7 @@ class Machine:
             self._page_out,
             used_memory=lambda: self.memory + self.kept,
             free_disk=self._free_disk,
-            free_heap=lambda: self.kept + self.returned,
+            free_heap=self._free_heap,
             trim=self._trim,
             clock=lambda: self.now,
         )
@@ -48,6 +51,11 @@ class Machine:
     def _page_out(self) -> None:
         self.memory -= self.pageable
         self.pageable = 0
+
+    def _free_heap(self) -> int:
+        self.looks += 1
+        self.now += self.look_seconds
+        return self.kept + self.returned
 
     def _trim(self) -> None:
         self.trims += 1
@@ -137,6 +145,14 @@ def test_what_is_used_again_between_two_looks_goes_back(machine: Machine) -> Non
     for _ in range(60):
         machine.check()
     assert machine.kept == 0
+
+
+def test_a_library_that_takes_long_is_asked_less_often(machine: Machine) -> None:
+    """Clients wait while it searches many small blocks."""
+    machine.look_seconds = 0.05
+    for _ in range(1000):
+        machine.check()
+    assert 2 <= machine.looks <= 3
 
 
 def test_a_little_freed_memory_is_kept(machine: Machine) -> None:
