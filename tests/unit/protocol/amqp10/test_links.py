@@ -3,6 +3,7 @@
 import pytest
 
 from flintmq.base.errors import DetachForced, EndedByPeer, InvalidField, NotFound
+from flintmq.base.limits import UNACKED_TAGS_PER_UNIT
 from flintmq.protocol.amqp10.connection import Tuning
 from flintmq.protocol.amqp10.delivery import tag_of
 from flintmq.protocol.amqp10.frame_writer import encode
@@ -96,6 +97,20 @@ def test_detach(closed: bool) -> None:
     assert flowing.sends.detached == []
     assert flowing.receives.detached == [(None, closed)]
     assert flowing.session.links == []
+
+
+@pytest.mark.parametrize("to_server", [True, False])
+def test_looking_through_deliveries_is_paid_for(to_server: bool) -> None:
+    """A detach looks for the link's deliveries among all of the session: that is work which its peer has caused."""
+    flowing = Flowing(to_server)
+    for number in range(3 * UNACKED_TAGS_PER_UNIT):
+        flowing.sender.send(number, b"", b"x", False)
+    flowing.run()
+    link = flowing.receiver if to_server else flowing.sender
+    engine = flowing.pair.server.engine
+    before = engine._work
+    assert len(link.live()) == 3 * UNACKED_TAGS_PER_UNIT
+    assert before - engine._work == 3
 
 
 @pytest.mark.parametrize("closed", [True, False])
