@@ -347,9 +347,10 @@ class Broker:
 
     def _dispatch_ready(self) -> bool:
         """Give queues turns. Returns whether any has more to deliver and has to wait for the next tick."""
-        self.tick.dispatch.begin()
+        dispatch = self.tick.dispatch
+        dispatch.begin()
         more = self._dispatch_turn()
-        while more and self.tick.dispatch.has_time():
+        while more and dispatch.is_bounded and not dispatch.is_over():
             more = self._dispatch_turn()
         return more
 

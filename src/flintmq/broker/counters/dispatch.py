@@ -55,10 +55,11 @@ class Dispatch:
         if self.seconds != 0.0:
             self._until = self.clock() + self.seconds
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether queues that have more to deliver have further turns in this tick, until the time is over."""
+        return self.seconds != 0.0
+
     def is_over(self) -> bool:
         """Whether the time of this tick's turns is over. It never is if it is not bounded."""
         return self.seconds != 0.0 and self.clock() >= self._until
-
-    def has_time(self) -> bool:
-        """Whether queues that have more to deliver have another turn in this tick."""
-        return self.seconds != 0.0 and self.clock() < self._until
