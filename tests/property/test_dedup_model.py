@@ -69,8 +69,8 @@ class DedupMachine(RuleBasedStateMachine):
         dedup = self.queue.dedup
         assert dedup is not None
         self.dedup = dedup
-        for queue_id, entry in replay.entries(self.files, self.encoder.occupancy):
-            (Recovery(self.queue) if queue_id == 1 else self.dedup).restore(entry)
+        for queue_id, entries in replay.entries(self.files, self.encoder.occupancy):
+            (Recovery(self.queue) if queue_id == 1 else self.dedup).restore_all(entries)
         Recovery(self.queue).start_at(next_seqs[1])
         self.dedup.start_at(next_seqs[-1])
 

@@ -94,7 +94,8 @@ class JournalMachine(RuleBasedStateMachine):
         self.encoder.start(number, max(self.next_seq.values()) - 1)
         self.files.drop(self.encoder.occupancy.drop_dead())
         self.writer = RoundWriter(in_memory.definitions(), self.files)
-        self.found = list(replay.entries(self.files, self.encoder.occupancy))
+        found = replay.entries(self.files, self.encoder.occupancy)
+        self.found = [(queue, entry) for queue, entries in found for entry in entries]
         self.handed_over: list[Batch] = []
 
     def _publish(self, queues: list[int], size: int) -> list[Key]:

@@ -144,8 +144,8 @@ class LeaseMachine(RuleBasedStateMachine):
         stored: dict[int, Recoverable] = {QUEUE_ID: Recovery(self.queue)}
         for record in list(self.definitions.leases.values()):
             self.lease = stored[record.id] = self.leases.restore(record, {QUEUE_ID: self.queue})  # type: ignore[assignment]
-        for queue_id, entry in replay.entries(self.files, self.encoder.occupancy):
-            stored[queue_id].restore(entry)
+        for queue_id, entries in replay.entries(self.files, self.encoder.occupancy):
+            stored[queue_id].restore_all(entries)
         for queue_id, next_seq in next_seqs.items():
             stored[queue_id].start_at(next_seq)
         self.held: list[Entry] = []

@@ -106,8 +106,8 @@ class TerminusMachine(RuleBasedStateMachine):
         assert isinstance(target, TargetTerminus)
         self.source, self.target = source, target
         stored: dict[int, Recoverable] = {QUEUE_ID: Recovery(self.queue), SOURCE_ID: source, TARGET_ID: target}
-        for queue_id, entry in replay.entries(self.files, self.encoder.occupancy):
-            stored[queue_id].restore(entry)
+        for queue_id, entries in replay.entries(self.files, self.encoder.occupancy):
+            stored[queue_id].restore_all(entries)
         for queue_id, next_seq in next_seqs.items():
             stored[queue_id].start_at(next_seq)
         # Before somebody is connected, parts may be out of memory.

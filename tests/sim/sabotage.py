@@ -127,10 +127,11 @@ def forget_redelivered_at_start(patch: Patch) -> None:
     """Messages that a start finds are not flagged as redelivered."""
     original = NodeStorage.recover
 
-    def recover(self: NodeStorage, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, Entry]]:
-        for queue_id, entry in original(self, queue_ids, note_ids):
-            entry.redelivered = False
-            yield queue_id, entry
+    def recover(self: NodeStorage, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, list[Entry]]]:
+        for queue_id, entries in original(self, queue_ids, note_ids):
+            for entry in entries:
+                entry.redelivered = False
+            yield queue_id, entries
 
     patch.setattr(NodeStorage, "recover", recover)
 

@@ -425,10 +425,11 @@ class Broker:
         }
         noting &= set(queues)
         count = 0
-        for queue_id, entry in self.storage.recover(set(queues), noting):
-            queues[queue_id].restore(entry)
+        for queue_id, entries in self.storage.recover(set(queues), noting):
+            queues[queue_id].restore_all(entries)
             # The other records are notes, about messages that existed before or that somebody holds.
-            count += queue_id > 0 and queue_id not in noting
+            if queue_id > 0 and queue_id not in noting:
+                count += len(entries)
         for queue_id, queue in queues.items():
             queue.start_at(self.storage.recovered_next_seq(queue_id))
         for vhost in self.vhosts.values():

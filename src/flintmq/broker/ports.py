@@ -564,10 +564,11 @@ class Storage:
     def delete_stream(self, queue_id: int) -> None: ...
 
     @abstractmethod
-    def recover(self, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, Entry]]:
+    def recover(self, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, list[Entry]]]:
         """Return unsettled entries of these queues, in order per queue; for start-up. Others are discarded.
 
-        The entries of `note_ids`, which are few, come before all others.
+        They come in runs of entries of one queue, with its id. The entries of `note_ids`, which are few, come before
+        all others.
         """
 
     @abstractmethod

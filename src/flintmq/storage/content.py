@@ -71,6 +71,21 @@ def content_end(data: bytes, position: i64) -> i64:
     return body_at + i64(read_i32_be(data, body_at - 4))
 
 
+def _is_at(data: bytes, position: i64, wanted: bytes) -> bool:
+    """Tell whether `data` has the bytes `wanted` at this position, without an object for the part to compare."""
+    size: i64 = len(wanted)
+    at: i64 = 0
+    while at + 8 <= size:
+        if read_i64_be(data, position + at) != read_i64_be(wanted, at):
+            return False
+        at += 8
+    while at < size:
+        if data[position + at] != wanted[at]:
+            return False
+        at += 1
+    return True
+
+
 @final
 class ContentReader:
     """Decodes messages from blocks with a correct checksum. `position` is the position after the last message."""
@@ -100,11 +115,14 @@ class ContentReader:
         codec = self._codec
         if codec is None or message_format != self._format:
             codec = self._codec_of(message_format)
-        properties = data[properties_at : body_at - 4]
-        if properties == self._properties:
-            # Reuse the object: otherwise a deep queue would hold many equal copies.
-            properties = self._properties
-        else:
+        properties = self._properties
+        # Reuse the object: otherwise a deep queue would hold many equal copies.
+        if (
+            properties is None
+            or len(properties) != body_at - 4 - properties_at
+            or not _is_at(data, properties_at, properties)
+        ):
+            properties = data[properties_at : body_at - 4]
             self._handling = codec.options(properties)
             self._properties = properties
         self.position = end
@@ -115,9 +133,10 @@ class ContentReader:
 
     def _address(self, data: bytes, exchange_at: i64, key_at: i64, end: i64) -> Address:
         """The decoded address, one object per distinct address, so that deep queues do not hold many equal copies."""
-        encoded = data[exchange_at - 2 : end]
-        if encoded == self._encoded:
+        known = self._encoded
+        if len(known) == end - exchange_at + 2 and _is_at(data, exchange_at - 2, known):
             return self._address_read
+        encoded = data[exchange_at - 2 : end]
         address = self._addresses.get(encoded)
         if address is None:
             if len(self._addresses) >= ROUTE_CACHE_ENTRIES:

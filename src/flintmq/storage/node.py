@@ -220,7 +220,7 @@ class NodeStorage(Storage):
         if self._definitions.next_queue_id:
             check_ids(self._database.path, self._definitions.next_queue_id, highest_id)
 
-    def recover(self, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, Entry]]:
+    def recover(self, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, list[Entry]]]:
         replay = Replay(self._codecs, queue_ids, note_ids)
         self._check_ids(max(set(self._stream_ids()) - queue_ids, default=0))
         try:
@@ -252,7 +252,7 @@ class NodeStorage(Storage):
             except sqlite3.Error as error:
                 raise StorageError(f"{self._database.path} cannot be written ({error}): check the disk") from error
 
-    def _recovered(self, replay: Replay) -> Iterator[tuple[int, Entry]]:
+    def _recovered(self, replay: Replay) -> Iterator[tuple[int, list[Entry]]]:
         try:
             yield from replay.entries(self._journal_files, self._journal.occupancy)
         except OSError as error:

@@ -46,7 +46,8 @@ def _recover(disk: SimulatedDisk) -> tuple[JournalFiles, JournalEncoder, list[by
     encoder = JournalEncoder(10_000, files.chunks)
     replay = Replay(CODECS, {1})
     encoder.start(files.recover(replay, encoder.occupancy))
-    return files, encoder, [entry.message.body for _, entry in replay.entries(files, encoder.occupancy)]
+    found = replay.entries(files, encoder.occupancy)
+    return files, encoder, [entry.message.body for _, entries in found for entry in entries]
 
 
 @pytest.mark.parametrize("seed", range(10))

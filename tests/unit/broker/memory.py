@@ -474,7 +474,7 @@ class MemoryStorage(Storage):
     def delete_stream(self, queue_id: int) -> None:
         del self.streams[queue_id]
 
-    def recover(self, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, Entry]]:
+    def recover(self, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, list[Entry]]]:
         def is_note(kept: tuple[tuple[int, int], bytes]) -> bool:
             return kept[0][0] in note_ids
 
@@ -485,7 +485,7 @@ class MemoryStorage(Storage):
                 entry = Entry(Message(Address("", ""), CODEC_091, CODEC_091.nothing, body, PERSISTENT, 0), seq)
                 entry.segment = 1
                 entry.redelivered = True
-                yield queue_id, entry
+                yield queue_id, [entry]
 
     def recovered_next_seq(self, queue_id: int) -> int:
         return 1 + max((seq for queue, seq in self.memory_journal.kept if queue == queue_id), default=0)

@@ -63,8 +63,8 @@ class OpenNode:
         )
         self.left: dict[int, list[Entry]] = {queue_id: [] for queue_id in queue_ids}
         try:
-            for queue_id, entry in self.storage.recover(set(queue_ids), set()):
-                self.left[queue_id].append(entry)
+            for queue_id, entries in self.storage.recover(set(queue_ids), set()):
+                self.left[queue_id] += entries
         except BaseException:
             self.storage.close()
             raise

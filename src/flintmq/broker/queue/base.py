@@ -38,6 +38,11 @@ class Recoverable:
     def restore(self, entry: Entry) -> None:
         """Restore an entry from the journal. Entries come in the order of their numbers."""
 
+    def restore_all(self, entries: list[Entry]) -> None:
+        """Restore some entries from the journal, in the order of their numbers."""
+        for entry in entries:
+            self.restore(entry)
+
     @abstractmethod
     def start_at(self, seq: i64) -> None:
         """Set the number of the next entry, which is higher than any in the journal. All entries are restored."""

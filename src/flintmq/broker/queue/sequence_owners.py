@@ -44,6 +44,11 @@ class SequenceOwners:
         return None if run is None else run.value
 
     @property
+    def has_any(self) -> bool:
+        """Whether any number is claimed or reserved."""
+        return len(self._claims) > 0 or len(self._reservations) > 0
+
+    @property
     def end(self) -> i64:
         """The number after all of these, whether their messages were stored or not."""
         return max(self._claims.end, self._reservations.end)

@@ -77,8 +77,13 @@ class SeqSet:
             first = stop
 
     def has(self, seq: i64) -> bool:
-        chunk = self._chunks.get(seq // _CHUNK_SEQS)
-        return chunk is not None and (chunk is self._full or chunk.has(seq % _CHUNK_SEQS))
+        if seq // _CHUNK_SEQS != self._index:
+            chunk = self._chunks.get(seq // _CHUNK_SEQS)
+            if chunk is None:
+                return False
+            self._recent = chunk
+            self._index = seq // _CHUNK_SEQS
+        return self._recent is self._full or self._recent.has(seq % _CHUNK_SEQS)
 
     def _find(self, index: i64) -> None:
         chunk = self._chunks.get(index)
@@ -319,15 +324,14 @@ class Replay:
 
     # -- the second pass ----------------------------------------------------------------------------------------
 
-    def entries(self, source: BlockSource, occupancy: Occupancy) -> Iterator[tuple[int, Entry]]:
-        """All live entries with their queue ids: notes first, then messages in queue order.
+    def entries(self, source: BlockSource, occupancy: Occupancy) -> Iterator[tuple[int, list[Entry]]]:
+        """All live entries, in runs of entries of one queue with its id: notes first, then messages in queue order.
 
         Meanwhile segments may be added, and entries that were already returned may be settled.
         """
         for queue_id, queue in self._queues.items():
             if queue.notes is not None:
-                for note in sorted(queue.notes, key=_seq_of):
-                    yield queue_id, note
+                yield queue_id, sorted(queue.notes, key=_seq_of)
                 queue.notes = []
             elif not queue.is_ordered:
                 queue.runs = Runs(queue_id)
@@ -337,7 +341,7 @@ class Replay:
             blocks = source.load(segment.number)
             slot: i64 = 0
             for i in range(len(blocks.starts)):
-                found: list[tuple[int, Entry]] = []
+                found: list[tuple[int, list[Entry]]] = []
                 slot = self._read_block(segment, blocks, i, slot, found)
                 yield from found
             blocks = Blocks(b"", 0, [], [])
@@ -345,13 +349,17 @@ class Replay:
             if queue.runs is not None:
                 for _, entry in queue.runs.entries(source, occupancy, self._codecs):
                     entry.redelivered = queue.was_delivered(entry.seq)
-                    yield queue_id, entry
+                    yield queue_id, [entry]
                 queue.runs = None
 
     def _read_block(
-        self, segment: Segment, blocks: Blocks, index: int, first_slot: i64, found: list[tuple[int, Entry]]
+        self, segment: Segment, blocks: Blocks, index: int, first_slot: i64, found: list[tuple[int, list[Entry]]]
     ) -> i64:
-        """Add the live entries of a block to `found`; return the slot of the first entry in the next block."""
+        """Add the live entries of a block to `found`, in runs of entries of one queue; return the slot of the first
+        entry in the next block.
+        """
+        run: list[Entry] = []
+        run_id: i64 = 0
         data = blocks.data
         start: i64 = blocks.starts[index]
         end: i64 = blocks.ends[index]
@@ -383,10 +391,16 @@ class Replay:
                             entry.redelivered = queue.was_delivered(seq)
                             if returns is not None:
                                 entry.returns = i32(returns.get(slot))
-                            found.append((self._queue_id, entry))
+                            if self._queue_id != run_id:
+                                run = []
+                                run_id = self._queue_id
+                                found.append((run_id, run))
+                            run.append(entry)
                     slot += 1
                     at += stride
-            position = record_end(data, position)
+                position = record_end(data, position) if message is None else self._content.position
+            else:
+                position = record_end(data, position)
         return slot
 
 

@@ -128,7 +128,7 @@ def test_pauses_survive() -> None:
     found = Entry(entry.message, 0)
     found.returns = 2
     again, _ = make(delayed_retry_type="all", delayed_retry_min=100)
-    Recovery(again).restore(found)
+    Recovery(again).restore_all([found])
     pass_time(again, 199)
     assert again.message_count == 0
     pass_time(again, 200)

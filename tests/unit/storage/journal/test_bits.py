@@ -48,3 +48,16 @@ def test_long_runs_of_seqs() -> None:
     assert not any(seqs.add(seq) for seq in (70_000, 131_072, 5_000_000, 999_999_999))
     assert all(seqs.add(seq) for seq in (69_999, 1_000_000_000, 0))
     assert not seqs.add(69_999)
+
+
+def test_seqs_are_looked_up_in_any_order() -> None:
+    """A part that was looked at last is not taken for another, complete parts and missing ones included."""
+    seqs = SeqSet()
+    seqs.add(5)
+    seqs.add_run(65_536, 196_608)
+    found = [seq for seq in (5, 65_536, 6, 200_000, 5, 131_072, 65_541) if seqs.has(seq)]
+    assert found == [5, 65_536, 5, 131_072, 65_541]
+    assert not seqs.add(65_541)
+    assert seqs.add(200_000)
+    assert seqs.has(200_000)
+    assert not seqs.has(200_001)

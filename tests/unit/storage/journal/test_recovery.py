@@ -6,7 +6,9 @@ from zlib import crc32
 import pytest
 
 from flintmq.base.errors import StorageError
-from tests.unit.storage.nodes import CODECS, OpenNode, crashed_copy, message, segments
+from flintmq.broker.message import PERSISTENT, Address, Entry, Message
+from flintmq.storage.node import NodeStorage
+from tests.unit.storage.nodes import CODEC, CODECS, OpenNode, crashed_copy, message, segments
 
 
 def _reopened(path: Path, queue_ids: tuple[int, ...] = (1, 2), segment: int = 1 << 26) -> OpenNode:
@@ -54,6 +56,35 @@ def test_fan_out_is_one_message_again(tmp_path: Path) -> None:
     left = _reopened(tmp_path).left
     assert [entry.message.body for entry in left[2]] == [b"both", b"also both"]
     assert left[1][0].message is left[2][1].message
+
+
+def test_entries_come_in_runs_of_one_queue(tmp_path: Path) -> None:
+    """Neighbours of one queue are restored together, and a message of two queues ends the run."""
+    node = OpenNode(tmp_path)
+    for queue_ids in ((1,), (1,), (2,), (1, 2), (2,)):
+        node.publish(b"", *queue_ids)
+    node.close()
+    found = NodeStorage(tmp_path, CODECS, lambda: None)
+    runs = [(queue_id, [entry.seq for entry in entries]) for queue_id, entries in found.recover({1, 2}, set())]
+    found.close()
+    assert runs == [(1, [1, 2]), (2, [1]), (1, [3]), (2, [2, 3])]
+
+
+def test_messages_that_differ_in_one_byte_stay_different(tmp_path: Path) -> None:
+    """An address, or properties, like those of the message before are its own, however little they differ."""
+    texts = ["k" * size for size in range(20)]
+    texts += ["k" * at + "x" + "k" * (19 - at) for at in range(20)]
+    sent = [Message(Address("ex", text), CODEC, text.encode(), b"", PERSISTENT, 1) for text in texts for _ in range(2)]
+    node = OpenNode(tmp_path)
+    for number, each in enumerate(sent, 1):
+        node.storage.journal.append(each, [1], [Entry(each, number)])
+    node.close()
+    left = [entry.message for entry in _reopened(tmp_path).left[1]]
+    assert [(each.address.routing_key, each.properties) for each in left] == [
+        (each.address.routing_key, each.properties) for each in sent
+    ]
+    assert all(one.address is other.address for one, other in zip(left[::2], left[1::2], strict=True))
+    assert all(one.properties is other.properties for one, other in zip(left[::2], left[1::2], strict=True))
 
 
 def test_unknown_queues_are_forgotten(tmp_path: Path) -> None:

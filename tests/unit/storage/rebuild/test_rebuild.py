@@ -63,7 +63,7 @@ def _start(path: Path) -> tuple[Definitions, list[bytes]]:
     try:
         definitions = storage.definitions.load()
         found = storage.recover({1}, set())
-        return definitions, [entry.message.body for _, entry in found]
+        return definitions, [entry.message.body for _, entries in found for entry in entries]
     finally:
         storage.close()
 
