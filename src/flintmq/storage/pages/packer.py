@@ -1,4 +1,4 @@
-"""Packing: entries of a queue as bytes, some 20 bytes per entry beside its body. This module never accesses the disk.
+"""Packing: entries of a queue as bytes, up to three bytes per entry beside its body. It never accesses the disk.
 
 Consecutive entries are alike: they have the same address and properties, and consecutive numbers. A bit in the first
 byte of an entry says for each of these that it is as in the entry before. The others follow in this order: address
@@ -6,6 +6,9 @@ byte of an entry says for each of these that it is as in the entry before. The o
 slot (i64). Then come the time since the entry before (varint, sign in the lowest bit), the expiry time (i64) and the
 number of returns (i32) if there are any, the length of the body (varint), and the body. Large bodies stay separate
 objects.
+
+Entries that also have the time, the flag of a redelivery and the length of the body of the one before, and neither an
+expiry nor returns, follow it as a repetition: a byte, their number (u16), and their bodies.
 """
 
 from typing import Final, final
@@ -28,7 +31,11 @@ _NEXT_SLOT: Final = 8
 _REDELIVERED: Final = 16
 _EXPIRES: Final = 32
 _RETURNED: Final = 64
-_LARGE: Final = 128
+# Not an entry, but a repetition of the one before.
+_REPEATED: Final = 128
+
+_ALIKE: Final = _SAME_ADDRESS | _SAME_PROPERTIES | _NEXT_NUMBER | _NEXT_SLOT
+_REPETITION_MAX: Final = 0xFFFF
 
 
 @final
@@ -93,6 +100,12 @@ class Packer:
         redelivered: i64 = 0
         unkept: i64 = 0
         unkept_bytes: i64 = 0
+        # The flags and the body's size of an entry that repeats the last one; -1 if none does.
+        alike: i64 = -1
+        alike_size: i64 = 0
+        # Where the number of repetitions is; 0 if the last entry is not one.
+        count_at: i64 = 0
+        count: i64 = 0
         for entry in entries:
             message = entry.message
             body = message.body
@@ -124,8 +137,24 @@ class Packer:
                     expires_ms = entry.expires_ms
             if entry.returns != 0:
                 flags |= _RETURNED
-            if body_size >= _LARGE_BYTES:
-                flags |= _LARGE
+            if flags == alike and message.timestamp_ms == timestamp_ms and body_size == alike_size:
+                if count_at == 0 or count == _REPETITION_MAX:
+                    writer.append(_REPEATED)
+                    count_at = len(writer)
+                    count = 0
+                    writer.append(0)
+                    writer.append(0)
+                count += 1
+                writer[count_at] = u8(count >> 8)
+                writer[count_at + 1] = u8(count & 255)
+                writer.write(body)
+                seq += 1
+                slot = entry.slot
+                size += body_size
+                continue
+            count_at = 0
+            alike = _ALIKE | flags & _REDELIVERED if body_size < _LARGE_BYTES else -1
+            alike_size = body_size
             writer.append(u8(flags))
             if not flags & _SAME_ADDRESS:
                 address = message.address
@@ -154,7 +183,7 @@ class Packer:
             if flags & _RETURNED:
                 write_i32_be(writer, entry.returns)
             _write_varint(writer, body_size)
-            if flags & _LARGE:
+            if body_size >= _LARGE_BYTES:
                 large.append(body)
             else:
                 writer.write(body)
@@ -193,10 +222,30 @@ class Packer:
         timestamp_ms: i64 = 0
         large_count: i64 = 0
         large_at = packed_size
+        redelivered = False
+        length: i64 = 0
         position: i64 = 0
         while position < packed_size:
             flags: i64 = data[position]
             position += 1
+            if flags == _REPEATED:
+                assert codec is not None
+                count = i64(read_i16_be(data, position)) & 0xFFFF
+                position += 2
+                while count > 0:
+                    body = data[position : position + length]
+                    position += length
+                    seq += 1
+                    slot += 1
+                    entry = Entry(Message(address, codec, properties, body, options, timestamp_ms, origin), seq)
+                    entry.position = seq + shift
+                    entry.segment = segment
+                    if segment != 0:
+                        entry.slot = slot
+                    entry.redelivered = redelivered
+                    entries.append(entry)
+                    count -= 1
+                continue
             if not flags & _SAME_ADDRESS:
                 codec = self._codecs[data[position]]
                 is_known = False
@@ -241,7 +290,7 @@ class Packer:
                 position += 4
             length = _varint_at(data, position)
             position = _varint_end(data, position)
-            if not flags & _LARGE:
+            if length < _LARGE_BYTES:
                 body = data[position : position + length]
                 position += length
             elif large is not None:
@@ -256,8 +305,8 @@ class Packer:
             if segment != 0:
                 entry.slot = slot
             entry.expires_ms = expires_ms
-            if flags & _REDELIVERED:
-                entry.redelivered = True
+            redelivered = flags & _REDELIVERED != 0
+            entry.redelivered = redelivered
             if flags & _RETURNED:
                 entry.returns = read_i32_be(data, returns_at)
             entries.append(entry)

@@ -124,10 +124,66 @@ def test_anything_comes_back_as_it_was(drawn: list, spilled: bool) -> None:  # t
 
 
 def test_small_messages_take_little_memory(tmp_path: Path) -> None:
-    """Neighbours that are alike cost five bytes each beside their bodies."""
+    """Neighbours that are alike cost three bytes each beside their bodies, and none if they came at the same time."""
     place = Place(tmp_path / "pages", 1 << 30)
-    place.store.pack(made([bytes(16)] * 1000))
-    assert place.store.memory_bytes < 1000 * (16 + 5)
+    page = place.store.pack(made([bytes(16)] * 1000))
+    assert place.store.memory_bytes < 1000 * 16 + 100
+    place.store.drop(page)
+    entries = made([bytes(16)] * 1000)
+    for entry in entries[::2]:
+        _dated(entry)
+    place.store.pack(entries)
+    assert place.store.memory_bytes < 1000 * (16 + 3) + 100
+
+
+def _sized(entry: Entry, body: bytes) -> None:
+    message = entry.message
+    entry.message = Message(message.address, CODEC_091, message.properties, body, message.options, 1_700_000)
+
+
+def _dated(entry: Entry) -> None:
+    message = entry.message
+    entry.message = Message(message.address, CODEC_091, message.properties, message.body, message.options, 1_700_001)
+
+
+def _moved(entry: Entry) -> None:
+    entry.segment, entry.slot = 2, 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _dated,
+        _moved,
+        lambda entry: _sized(entry, b""),
+        lambda entry: _sized(entry, b"x" * 130),
+        lambda entry: _sized(entry, b"x" * 3000),
+        lambda entry: setattr(entry, "redelivered", True),
+        lambda entry: setattr(entry, "returns", 1),
+        lambda entry: setattr(entry, "expires_ms", 5),
+        lambda entry: setattr(entry, "position", 3),
+        lambda entry: setattr(entry, "seq", 50),
+        lambda entry: setattr(entry, "slot", 50),
+        lambda entry: setattr(entry, "segment", 0),
+    ],
+)
+@pytest.mark.parametrize("at", [0, 1, 2, 6, 7])
+def test_repetition_ends_where_something_is_different(change: Callable[[Entry], None], at: int) -> None:
+    """One entry among others that are alike is itself, and so are those behind it."""
+    entries = made([b"%02d" % number for number in range(8)])
+    change(entries[at])
+    expected = [facts(entry) for entry in entries]
+    store = Place(Path("/pages"), 1 << 30).store
+    assert [facts(entry) for entry in store.unpack(store.pack(entries))] == expected
+
+
+def test_repetition_of_any_length() -> None:
+    """A page may have more entries that are alike than one repetition can count."""
+    entries = made([b"%06d" % number for number in range(140_000)])
+    store = Place(Path("/pages"), 1 << 30).store
+    page = store.pack(entries)
+    assert store.memory_bytes < 140_000 * 6 + 100
+    assert list(map(facts, store.unpack(page))) == list(map(facts, entries))
 
 
 def test_what_exceeds_the_budget_is_on_the_disk(tmp_path: Path) -> None:
