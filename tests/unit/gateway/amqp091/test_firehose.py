@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from flintmq.base.limits import TABLE_ENTRIES_MAX
@@ -175,9 +173,8 @@ def test_what_is_staged_is_copied_when_it_is_committed() -> None:
         channel.call(QueueDeclare(queue=name, durable=True), QueueBind(queue=name, exchange="amq.fanout"))
     (opened,) = channel.call(StageOpen(transactional_id="tx", owner="query"))
     assert isinstance(opened, StageOpenOk)
-    select = StageSelect(transactional_id="tx", epoch=opened.epoch, batch=0, partition=0, attempt=0)
     for attempt, body in enumerate(("lost", "won")):
-        channel.call(replace(select, attempt=attempt))
+        channel.call(StageSelect("tx", opened.epoch, batch=0, partition=0, attempt=attempt))
         channel.publish(body, "k", "amq.fanout", PERSISTENT)
         channel.call(StageReady())
     watcher._client.tick()

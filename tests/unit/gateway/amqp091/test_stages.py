@@ -1,7 +1,5 @@
 """stage.*: a channel that stages, and the answers that wait for the disk."""
 
-from dataclasses import replace
-
 import pytest
 
 from flintmq.base.errors import ClosedByPeer
@@ -33,8 +31,19 @@ from tests.unit.gateway.amqp091.pair import PERSISTENT, Client, ClientChannel, S
 # The queue has the first id, the stage the second.
 EPOCH = (2 << 32) + 1
 OPEN = StageOpen(transactional_id="tx", owner="query")
-SELECT = StageSelect(transactional_id="tx", epoch=EPOCH, batch=0, partition=0, attempt=0)
-COMMIT = StageCommit(transactional_id="tx", epoch=EPOCH, batch=0, attempts=encode_attempts({0: 0}))
+
+
+def select(partition: int = 0) -> StageSelect:
+    return StageSelect(transactional_id="tx", epoch=EPOCH, batch=0, partition=partition, attempt=0)
+
+
+def commit(attempts: dict[int, int], batch: int = 0, more: bool = False) -> StageCommit:
+    encoded = encode_attempts(attempts) if attempts else b""
+    return StageCommit(transactional_id="tx", epoch=EPOCH, batch=batch, attempts=encoded, more=more)
+
+
+SELECT = select()
+COMMIT = commit({0: 0})
 
 
 @pytest.fixture
@@ -82,25 +91,25 @@ def test_from_select_to_commit(server: Server, channel: ClientChannel) -> None:
 def test_attempts_in_several_methods(server: Server, channel: ClientChannel) -> None:
     """With more to come, nothing is committed; what came for another commit is not among those of this one."""
     for partition in range(3):
-        channel.call(replace(SELECT, partition=partition))
+        channel.call(select(partition))
         channel.publish("a")
         channel.call(StageReady())
-    assert channel.call(replace(COMMIT, batch=1, more=True)) == [StageCommitOk()]
+    assert channel.call(commit({0: 0}, batch=1, more=True)) == [StageCommitOk()]
     for partition in (0, 1):
-        assert channel.call(replace(COMMIT, attempts=encode_attempts({partition: 0}), more=True)) == [StageCommitOk()]
+        assert channel.call(commit({partition: 0}, more=True)) == [StageCommitOk()]
     assert count(server) == 0
-    assert channel.call(replace(COMMIT, attempts=encode_attempts({2: 0}))) == [StageCommitOk(message_count=3)]
+    assert channel.call(commit({2: 0})) == [StageCommitOk(message_count=3)]
     assert count(server) == 3
-    assert channel.call(replace(COMMIT, batch=1, attempts=b"")) == [StageCommitOk()]
+    assert channel.call(commit({}, batch=1)) == [StageCommitOk()]
 
 
 def test_attempts_have_a_limit(channel: ClientChannel) -> None:
     """Nobody collects more of them than there can be attempts."""
     count = STAGE_ATTEMPTS_MAX // 8
     for part in range(8):
-        shifted = encode_attempts(dict.fromkeys(range(part * count, (part + 1) * count), 0))
-        assert channel.call(replace(COMMIT, attempts=shifted, more=True)) == [StageCommitOk()]
-    error = refused(channel, replace(COMMIT, attempts=encode_attempts({STAGE_ATTEMPTS_MAX: 0}), more=True))
+        shifted = dict.fromkeys(range(part * count, (part + 1) * count), 0)
+        assert channel.call(commit(shifted, more=True)) == [StageCommitOk()]
+    error = refused(channel, commit({STAGE_ATTEMPTS_MAX: 0}, more=True))
     assert (error.code, "65536 attempts at most" in str(error)) == (406, True)
 
 
