@@ -36,6 +36,19 @@ def test_a_look_at_certificates_that_fails_is_not_the_last(monkeypatch: pytest.M
     asyncio.run(watch())
 
 
+def test_a_broker_loads_nothing_to_draw_with() -> None:
+    """The log has no tracebacks that structlog would draw with rich; other commands find rich as ever."""
+    code = """
+import sys
+from flintmq.cli.server import _load_run
+_load_run()
+print(sorted(name for name in sys.modules if name.startswith(("rich", "pygments"))))
+import rich
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert ran.stdout == "[]\n"
+
+
 def test_all_of_the_api_is_loaded_in_its_thread() -> None:
     """Nothing is left that Starlette would import with the first streamed answer, in the broker's loop."""
     code = """
