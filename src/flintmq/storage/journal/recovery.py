@@ -391,7 +391,7 @@ class Replay:
                             entry.redelivered = queue.was_delivered(seq)
                             if returns is not None:
                                 entry.returns = i32(returns.get(slot))
-                            if self._queue_id != run_id:
+                            if not found or self._queue_id != run_id:
                                 run = []
                                 run_id = self._queue_id
                                 found.append((run_id, run))
