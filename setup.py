@@ -17,8 +17,9 @@ from setuptools.command.build_ext import build_ext
 
 # Every module of these packages is compiled, all into one group: calls between them are C calls.
 COMPILED_PACKAGES = ("base", "wire", "protocol", "broker", "gateway")
-# The modules of the client, the server and the storage that run once per message, per read or per tick. The rest of
-# these packages waits for the network and the disk.
+# The modules of the client, the server and the storage that run once per message, per read, per tick or per sync. The
+# rest of these packages waits for the network and the disk, or is a thread's long work: compiled code gives the
+# interpreter lock to no other thread.
 COMPILED_MODULES = (
     "client/amqp10/connection.py",
     "client/amqp10/coordinator.py",
@@ -50,6 +51,10 @@ COMPILED_MODULES = (
     "server/tick.py",
     "storage/block.py",
     "storage/content.py",
+    "storage/definitions/store.py",
+    "storage/ephemeral.py",
+    "storage/files.py",
+    "storage/group_commit.py",
     "storage/inspection/live_messages.py",
     "storage/inspection/ranges.py",
     "storage/inspection/records.py",
@@ -57,14 +62,17 @@ COMPILED_MODULES = (
     "storage/journal/checkpoint.py",
     "storage/journal/compaction.py",
     "storage/journal/encoder.py",
+    "storage/journal/files.py",
     "storage/journal/merge.py",
     "storage/journal/occupancy.py",
     "storage/journal/records.py",
     "storage/journal/recovery.py",
     "storage/journal/source.py",
+    "storage/node.py",
     "storage/stream/cursor.py",
     "storage/pages/packer.py",
     "storage/pages/store.py",
+    "storage/segment.py",
     "storage/stream/encoder.py",
     "storage/stream/log.py",
 )

@@ -4,14 +4,14 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tests.faults.script import FAULTS, Ground, impatient
+from tests.faults.script import FAULTS, Ground
 from tests.memory import IN_MEMORY
 
 
 def main() -> None:
     outcomes: Counter[str] = Counter()
     full = 0
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as directory, impatient():
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as directory:
         ground = Ground(Path(directory))
         for fault in FAULTS:
             calls = ground.calls(fault)

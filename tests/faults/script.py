@@ -7,17 +7,14 @@ import errno
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from unittest.mock import patch
 
 from flintmq.base.errors import StorageError, StorageFenced
 from flintmq.broker.message import Entry
 from flintmq.broker.ports import QueueRecord, StreamLog
-from flintmq.storage import group_commit
+from flintmq.storage.group_commit import GroupCommit, Rounds, SyncThread
 from tests.unit.storage.disks import FaultyDisk
 from tests.unit.storage.nodes import OpenNode, crashed_copy, message, records
 
@@ -126,7 +123,7 @@ class Run:
         self._fault = fault
 
     def open(self) -> OpenNode:
-        node = OpenNode(self._path, QUEUES, self._disk, SEGMENT_BYTES)
+        node = OpenNode(self._path, QUEUES, self._disk, SEGMENT_BYTES, group_commit=_impatient)
         try:
             self._stream: StreamLog = node.storage.open_stream(STREAM)
         except StorageError:
@@ -207,11 +204,10 @@ class Run:
         self._ledger.promised()
 
 
-@contextmanager
-def impatient() -> Iterator[None]:
+def _impatient(rounds: Rounds) -> GroupCommit:
     """A full disk is tried again at once."""
-    with patch.object(group_commit, "FULL_RETRY_SECONDS", 0.001):
-        yield
+    rounds.full_retry_seconds = 0.001
+    return SyncThread(rounds)
 
 
 class Ground:

@@ -1,20 +1,18 @@
 """Some of the faults at some of the calls of the scripted run; `make faults` has all."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.effort import effort
-from tests.faults.script import FAULTS, Fault, Ground, impatient
+from tests.faults.script import FAULTS, Fault, Ground
 
 RUNS = effort(12)
 
 
 @pytest.fixture(scope="module")
-def ground(directory: Path) -> Iterator[Ground]:
-    with impatient():
-        yield Ground(directory)
+def ground(directory: Path) -> Ground:
+    return Ground(directory)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

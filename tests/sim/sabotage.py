@@ -1,6 +1,7 @@
 """Ways to break the broker, to see that the simulator finds each: `python -m tests.sim.sabotage` prints how soon.
 
-They replace functions while it runs, so the broker has to be interpreted (PYTHONPATH=src): compiled code calls its own.
+Most replace functions of the broker while it runs, so it has to be interpreted (PYTHONPATH=src): compiled code calls
+its own. Others replace what the simulator gives to the broker, which works in both builds.
 """
 
 import sys
@@ -25,7 +26,7 @@ from flintmq.gateway.durability import PendingReply
 from flintmq.protocol.amqp10.receiver import ReceiverLink
 from flintmq.storage.block import Scan, scan_blocks
 from flintmq.storage.files import DiskFile
-from flintmq.storage.group_commit import Batch, Rounds, RoundWriter
+from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.checkpoint import Checkpoint
 from flintmq.storage.journal.compaction import LiveEntries
 from flintmq.storage.journal.encoder import JournalEncoder
@@ -33,16 +34,24 @@ from flintmq.storage.journal.occupancy import Segment
 from flintmq.storage.node import NodeStorage
 from flintmq.storage.segment import SegmentFile
 from flintmq.wire.amqp10.states import Error, Rejected
-from tests.sim.disk import SimulatedDisk
+from tests.sim.disk import SimulatedDisk, SimulatedFile
+from tests.sim.node import Node
 from tests.sim.run import Run
+from tests.sim.syncing import SimulatedCommit
 
 Patch = pytest.MonkeyPatch
 
 
 def drop_syncs(patch: Patch) -> None:
     """Files are written and never synced."""
-    patch.setattr(SegmentFile, "sync", lambda self: None)
-    patch.setattr(SegmentFile, "write_through", lambda self, kind, blocks: self.write(kind, blocks))
+    sync = SimulatedFile.sync
+
+    def sync_others(self: SimulatedFile) -> None:
+        if self.path.suffix not in (".journal", ".stream"):
+            sync(self)
+
+    patch.setattr(SimulatedFile, "sync", sync_others)
+    patch.setattr(SimulatedFile, "write_through", SimulatedFile.write_at)
 
 
 def drop_directory_syncs(patch: Patch) -> None:
@@ -52,7 +61,13 @@ def drop_directory_syncs(patch: Patch) -> None:
 
 def confirm_before_the_sync(patch: Patch) -> None:
     """A batch counts as durable when it is handed to the sync thread."""
-    patch.setattr(NodeStorage, "durable_batch", property(lambda self: self._batch))
+    original = SimulatedCommit.submit
+
+    def submit(self: SimulatedCommit, batch: Batch) -> None:
+        original(self, batch)
+        self.rounds.durable = batch.number
+
+    patch.setattr(SimulatedCommit, "submit", submit)
 
 
 def confirm_what_failed(patch: Patch) -> None:
@@ -123,17 +138,17 @@ def forget_what_checkpoints_settled(patch: Patch) -> None:
     patch.setattr(Checkpoint, "is_live", lambda self, home, slot: self.is_needed(home))
 
 
-def forget_redelivered_at_start(patch: Patch) -> None:
-    """Messages that a start finds are not flagged as redelivered."""
-    original = NodeStorage.recover
-
-    def recover(self: NodeStorage, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, list[Entry]]]:
-        for queue_id, entries in original(self, queue_ids, note_ids):
+class _ForgetsRedelivered(NodeStorage):
+    def recover(self, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, list[Entry]]]:
+        for queue_id, entries in super().recover(queue_ids, note_ids):
             for entry in entries:
                 entry.redelivered = False
             yield queue_id, entries
 
-    patch.setattr(NodeStorage, "recover", recover)
+
+def forget_redelivered_at_start(patch: Patch) -> None:
+    """Messages that a start finds are not flagged as redelivered."""
+    patch.setattr("tests.sim.node.NodeStorage", _ForgetsRedelivered)
 
 
 def forget_redelivered_on_return(patch: Patch) -> None:
@@ -172,9 +187,14 @@ def trust_the_cache_after_a_failed_sync(patch: Patch) -> None:
     patch.setattr("flintmq.storage.journal.files.end_tail", end_tail)
 
 
+class _ForgetsNumbers(NodeStorage):
+    def recovered_next_seq(self, queue_id: int) -> int:
+        return 1
+
+
 def forget_numbers(patch: Patch) -> None:
     """Queues begin their sequence numbers anew at each start."""
-    patch.setattr(NodeStorage, "recovered_next_seq", lambda self, queue_id: 1)
+    patch.setattr("tests.sim.node.NodeStorage", _ForgetsNumbers)
 
 
 def define_last(patch: Patch) -> None:
@@ -199,18 +219,15 @@ def define_after_answering(patch: Patch) -> None:
 
 def lose_confirms(patch: Patch) -> None:
     """Every third sync is not reported."""
-    original = Rounds._report
+    original = Node._notify
     count = [0]
 
-    def report(self: Rounds) -> None:
+    def notify(self: Node) -> None:
         count[0] += 1
-        notify = self._notify
-        if count[0] % 3 == 0:
-            self._notify = lambda: None
-        original(self)
-        self._notify = notify
+        if count[0] % 3:
+            original(self)
 
-    patch.setattr(Rounds, "_report", report)
+    patch.setattr(Node, "_notify", notify)
 
 
 def discharge_before_the_sync(patch: Patch) -> None:

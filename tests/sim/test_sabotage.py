@@ -7,7 +7,7 @@ import pytest
 import flintmq
 from tests.sim import sabotage
 
-# What these replace is interpreted in every build.
+# What these replace belongs to the simulator, which is interpreted in every build.
 _WAYS = (
     sabotage.drop_syncs,
     sabotage.drop_directory_syncs,

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from flintmq.base.errors import StorageError
 from flintmq.storage.failure import SyncFailed, sync_failed
 
@@ -21,6 +23,7 @@ from flintmq.storage.failure import SyncFailed, sync_failed
 WRITE_PARTS_MAX: Final = 1_024
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DiskFile:
     """An open file, read and written at positions: it has no cursor, so that two threads can use it.
 
@@ -70,11 +73,13 @@ def sync_file(file: DiskFile) -> None:
         raise sync_failed(error) from error
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DiskLock:
     @abstractmethod
     def release(self) -> None: ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Disk:
     @abstractmethod
     def make_directory(self, path: Path) -> None:
@@ -158,7 +163,9 @@ class RealFile(DiskFile):
             raise self._named(error) from error
 
     def _write_some(self, position: int, parts: Sequence[bytes], flags: int) -> int:
-        wanted = sum(map(len, parts))
+        wanted = 0
+        for part in parts:
+            wanted += len(part)
         written = os.pwritev(self._descriptor, parts, position, flags)
         if written == wanted:
             return position + wanted

@@ -11,10 +11,10 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final, final
+
+from mypy_extensions import mypyc_attr
 
 from flintmq.base.histogram import Histogram
 from flintmq.storage.definitions.database import DefinitionDatabase, Statement
@@ -36,18 +36,29 @@ OPEN_STREAMS_MAX: Final = 64
 FULL_RETRY_SECONDS: Final = 0.2
 
 
-@dataclass(frozen=True)
+@final
 class Batch:
-    """The changes that the broker staged between two commits. `size` is in bytes."""
+    """The changes that the broker staged between two commits. `size` is in bytes. A batch with `is_behind` may be
+    written only after all earlier batches are synced.
+    """
 
-    number: int
-    size: int
-    definitions: list[Statement]
-    journal: JournalBatch | None
-    streams: list[tuple[StreamFiles, list[StreamBlock]]]
-    deleted_streams: list[StreamFiles]
-    # True if the batch may be written only after all earlier batches are synced.
-    is_behind: bool = False
+    def __init__(
+        self,
+        number: int,
+        size: int,
+        definitions: list[Statement],
+        journal: JournalBatch | None,
+        streams: list[tuple[StreamFiles, list[StreamBlock]]],
+        deleted_streams: list[StreamFiles],
+        is_behind: bool = False,
+    ) -> None:
+        self.number = number
+        self.size = size
+        self.definitions = definitions
+        self.journal = journal
+        self.streams = streams
+        self.deleted_streams = deleted_streams
+        self.is_behind = is_behind
 
     @property
     def begins_group(self) -> bool:
@@ -95,7 +106,9 @@ class RoundWriter:
         """Write batches without a sync; they have settlements only."""
         self._step = 0
         for number, blocks in _by_segment(batches):
-            self._once(partial(self._journal.write, number, blocks))
+            if self._begins_step():
+                self._journal.write(number, blocks)
+                self._done += 1
         self._done = 0
         self._note(batches)
 
@@ -107,21 +120,23 @@ class RoundWriter:
         """
         self._step = 0
         statements = [statement for batch in batches for statement in batch.definitions]
-        if statements:
-            self._once(partial(self._database.apply, statements))
+        if statements and self._begins_step():
+            self._database.apply(statements)
+            self._done += 1
         self._write_streams(batches)
         self._sync_streams()
         for number, blocks in _by_segment(batches):
-            self._once(partial(self._journal.write_through, number, blocks))
+            if self._begins_step():
+                self._journal.write_through(number, blocks)
+                self._done += 1
         self._journal.sync()
         self._done = 0
         self._note(batches)
 
-    def _once(self, step: Callable[[], object]) -> None:
-        if self._step == self._done:
-            step()
-            self._done += 1
+    def _begins_step(self) -> bool:
+        """Begin the next step of the present call; return False if an earlier try has done it."""
         self._step += 1
+        return self._step > self._done
 
     def _note(self, batches: list[Batch]) -> None:
         for batch in batches:
@@ -132,7 +147,9 @@ class RoundWriter:
     def _write_streams(self, batches: list[Batch]) -> None:
         for batch in batches:
             for files, stream_blocks in batch.streams:
-                self._once(partial(files.write, stream_blocks))
+                if self._begins_step():
+                    files.write(stream_blocks)
+                    self._done += 1
                 self._streams[files] = None
                 self._dirty_streams[files] = None
                 self._keep_open(files)
@@ -141,7 +158,9 @@ class RoundWriter:
                 self._dirty_streams.pop(files, None)
                 self._synced_streams.pop(files, None)
                 self._open_streams.pop(files, None)
-                self._once(files.remove)
+                if self._begins_step():
+                    files.remove()
+                    self._done += 1
 
     def _keep_open(self, files: StreamFiles) -> None:
         self._open_streams.pop(files, None)
@@ -220,6 +239,8 @@ class Rounds:
         self.failure = ""
         # Durations of the rounds that ended with a sync; the caller of `round` records them.
         self.seconds = Histogram()
+        self.settlement_delay_seconds = SETTLEMENT_DELAY_SECONDS
+        self.full_retry_seconds = FULL_RETRY_SECONDS
         self._writer = writer
         self._reserve = reserve
         self._notify = notify
@@ -267,14 +288,14 @@ class Rounds:
             self._round(is_last, now)
 
     def _wait_for_room(self, error: Exception, now: float) -> None:
-        self._retry_due = now + FULL_RETRY_SECONDS
+        self._retry_due = now + self.full_retry_seconds
         if not self.full:
             self.full = describe_failure(error)
             self._notify()
 
     def _round(self, is_last: bool, now: float) -> None:
         if not self._unsynced:
-            self._sync_due = now + SETTLEMENT_DELAY_SECONDS
+            self._sync_due = now + self.settlement_delay_seconds
         while self._group or self._batches:
             self._group = self._group or self._next_group()
             if any(batch.awaited for batch in self._group):
@@ -322,6 +343,7 @@ class Rounds:
         self._notify()
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class GroupCommit:
     """Runs the rounds; batches that come while a round runs share the next one."""
 
@@ -341,17 +363,17 @@ class SyncThread(GroupCommit):
     def __init__(self, rounds: Rounds) -> None:
         self._rounds = rounds
         self._inbox: SimpleQueue[Batch | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="flintmq-sync", daemon=True)
+        self._worker = threading.Thread(target=self._run, name="flintmq-sync", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        self._worker.start()
 
     def submit(self, batch: Batch) -> None:
         self._inbox.put(batch)
 
     def close(self) -> None:
         self._inbox.put(None)
-        self._thread.join()
+        self._worker.join()
 
     def _run(self) -> None:
         goes_on = True

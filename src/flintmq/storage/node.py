@@ -6,7 +6,9 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, final
+from typing import Final
+
+from mypy_extensions import mypyc_attr
 
 from flintmq.base.errors import StorageError, StorageFenced
 from flintmq.base.histogram import Histogram
@@ -41,7 +43,7 @@ PAGES_MEMORY_MAX_BYTES: Final = 256 * 1024 * 1024
 _DEFINITIONS_DIVISOR: Final = 4
 
 
-@final
+@mypyc_attr(allow_interpreted_subclasses=True)
 class NodeStorage(Storage):
     """The storage of a node. All methods are called on the event loop's thread.
 

@@ -1,9 +1,10 @@
 """Segment files that are being written: by the sync thread, or at start-up before that thread runs."""
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 from flintmq.storage.block import (
     HEADER_BYTES,
@@ -19,6 +20,9 @@ from flintmq.storage.files import Disk, DiskFile, sync_file
 
 # The parts of one block's payload.
 Block = tuple[bytes, ...]
+# Framing so many blocks takes a few milliseconds. Then other threads get the interpreter lock if they wait for it:
+# compiled code does not release it by itself.
+BLOCKS_AT_ONCE: Final = 2_048
 
 
 @final
@@ -62,13 +66,15 @@ class SegmentFile:
     def _frame(self, block_type: int, blocks: Sequence[Block]) -> tuple[list[bytes], list[int], int]:
         """The buffers to write, the position of each block, and the position after the last."""
         parts = self._mark()
-        position = self.position + sum(map(len, parts))
+        position = self.position + _size(parts)
         begins: list[int] = []
         for block in blocks:
             begins.append(position)
             framed = frame_block(self.magic, block_type, block)
             parts += framed
-            position += sum(map(len, framed))
+            position += _size(framed)
+            if len(begins) % BLOCKS_AT_ONCE == 0:
+                time.sleep(0)
         return parts, begins, position
 
     def sync(self) -> None:
@@ -82,7 +88,7 @@ class SegmentFile:
         self.sync()
         parts = self._mark() + frame_block(self.magic, TYPE_SEAL, ())
         self.file.write_at(self.position, parts)
-        self.position += sum(map(len, parts))
+        self.position += _size(parts)
         self.sync()
 
     def close(self) -> None:
@@ -92,6 +98,13 @@ class SegmentFile:
         if self._marked == self._synced:
             return []
         return frame_block(self.magic, TYPE_MARK, (mark_payload(self._synced, self._number),))
+
+
+def _size(parts: list[bytes]) -> int:
+    size = 0
+    for part in parts:
+        size += len(part)
+    return size
 
 
 def create_segment(disk: Disk, draft: Path, path: Path, kind: int, number: int, extra: int) -> SegmentFile:

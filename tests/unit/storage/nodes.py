@@ -11,6 +11,7 @@ from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Entry, Mes
 from flintmq.broker.ports import StreamLog
 from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.files import Disk
+from flintmq.storage.group_commit import GroupCommit, Rounds, SyncThread
 from flintmq.storage.node import NodeStorage
 
 
@@ -54,12 +55,20 @@ class OpenNode:
         segment: int = SEGMENT_BYTES,
         *,
         database: Callable[[Path], DefinitionDatabase] = DefinitionDatabase,
+        group_commit: Callable[[Rounds], GroupCommit] = SyncThread,
         reserve: int = 0,
     ) -> None:
         self.path = path
         self._changed = threading.Event()
         self.storage = NodeStorage(
-            path, CODECS, self._changed.set, disk, segment, database=database, reserve_bytes=reserve
+            path,
+            CODECS,
+            self._changed.set,
+            disk,
+            segment,
+            database=database,
+            group_commit=group_commit,
+            reserve_bytes=reserve,
         )
         self.left: dict[int, list[Entry]] = {queue_id: [] for queue_id in queue_ids}
         try:

@@ -11,10 +11,9 @@ import pytest
 
 from flintmq.base.errors import StorageFenced
 from flintmq.broker.ports import QueueRecord
-from flintmq.storage import group_commit
 from flintmq.storage.definitions.database import DefinitionDatabase, connect
 from flintmq.storage.files import DiskFile
-from flintmq.storage.group_commit import FULL_RETRY_SECONDS
+from flintmq.storage.group_commit import FULL_RETRY_SECONDS, GroupCommit, Rounds, SyncThread
 from tests.unit.storage.disks import FaultyDisk, FaultyFile
 from tests.unit.storage.nodes import OpenNode, message, records
 
@@ -80,12 +79,18 @@ def test_batches_that_wait_share_a_sync(tmp_path: Path) -> None:
     node.close()
 
 
-def test_settlements_alone_are_synced_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settlements_alone_are_synced_later(tmp_path: Path) -> None:
     """Batches that only settle share a sync that nobody asked for, soon; a publish does not wait for it."""
-    # Long enough for a busy machine to commit all of them in it.
-    monkeypatch.setattr(group_commit, "SETTLEMENT_DELAY_SECONDS", 3.0)
+    delayed: list[Rounds] = []
+
+    def delay(rounds: Rounds) -> GroupCommit:
+        # Long enough for a busy machine to commit all of them in it.
+        rounds.settlement_delay_seconds = 3.0
+        delayed.append(rounds)
+        return SyncThread(rounds)
+
     disk = FaultyDisk()
-    node = OpenNode(tmp_path, disk=disk)
+    node = OpenNode(tmp_path, disk=disk, group_commit=delay)
     entries = [node.publish(b"b")[0] for _ in range(10)]
     node.sync()
     disk.calls.clear()
@@ -96,7 +101,7 @@ def test_settlements_alone_are_synced_later(tmp_path: Path, monkeypatch: pytest.
         time.sleep(0.002)
     node.wait_for(number)
     assert _journal_calls(disk).count("sync") < 5
-    monkeypatch.setattr(group_commit, "SETTLEMENT_DELAY_SECONDS", 3_600.0)
+    delayed[0].settlement_delay_seconds = 3_600.0
     node.storage.journal.settle(1, entries[5])
     node.storage.commit()
     node.publish(b"awaited")

@@ -1,13 +1,14 @@
 """A file of blocks on a disk that refuses: what a write that failed leaves behind, and what the next makes of it."""
 
 import errno
+import time
 from pathlib import Path
 
 import pytest
 
 from flintmq.storage.block import BLOCK_HEAD_BYTES, KIND_JOURNAL, TYPE_JOURNAL, scan_blocks
 from flintmq.storage.failure import SyncFailed, is_full
-from flintmq.storage.segment import SegmentFile, create_segment
+from flintmq.storage.segment import BLOCKS_AT_ONCE, SegmentFile, create_segment
 from tests.unit.storage.disks import FaultyDisk
 
 
@@ -38,6 +39,18 @@ def test_a_write_without_room_can_be_made_again(tmp_path: Path) -> None:
         b"second",
     ]
     assert found.damage == []
+
+
+def test_a_long_write_lets_other_threads_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop does not wait until all blocks of a large write are framed."""
+    segment = _segment(tmp_path, FaultyDisk())
+    releases: list[float] = []
+    monkeypatch.setattr(time, "sleep", releases.append)
+    segment.write_through(TYPE_JOURNAL, [(b"b",)] * (BLOCKS_AT_ONCE - 1))
+    assert releases == []
+    segment.write_through(TYPE_JOURNAL, [(b"b",)] * (2 * BLOCKS_AT_ONCE + 1))
+    assert releases == [0, 0]
+    segment.close()
 
 
 def test_a_mark_is_not_lost_with_the_write_that_carried_it(tmp_path: Path) -> None:
