@@ -54,6 +54,7 @@ COMPILED_MODULES = (
     "storage/definitions/store.py",
     "storage/ephemeral.py",
     "storage/files.py",
+    "storage/gathering.py",
     "storage/group_commit.py",
     "storage/inspection/live_messages.py",
     "storage/inspection/ranges.py",

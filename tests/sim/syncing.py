@@ -41,6 +41,16 @@ class SimulatedCommit(GroupCommit):
         self._is_due = False
         if self._is_over or not self._baton.is_idle:
             return
+        gathering_seconds = self.rounds.wait_seconds(self._inbox, self._loop.time())
+        if self._inbox and gathering_seconds:
+            # A batch that comes before tries again.
+            self._loop.call_later(gathering_seconds, self._begin_round)
+        else:
+            self._begin_round()
+
+    def _begin_round(self) -> None:
+        if self._is_over or not self._baton.is_idle:
+            return
         if self._random.random() < 0.7:
             # In one go: most of what can be seen is seen like this, at a tenth of the cost.
             self._run_round(False)
@@ -70,10 +80,11 @@ class SimulatedCommit(GroupCommit):
     def _ended(self) -> None:
         if self._is_over:
             return
+        self.rounds.end(self._loop.time())
+        wait_seconds = self.rounds.wait_seconds(self._inbox, self._loop.time())
         if self._inbox:
             self._wake(self._random.random() * self.delay)
             return
-        wait_seconds = self.rounds.wait_seconds(self._loop.time())
         if wait_seconds is not None:
             self._wake_later(wait_seconds)
 

@@ -19,6 +19,7 @@ from mypy_extensions import mypyc_attr
 from flintmq.base.histogram import Histogram
 from flintmq.storage.definitions.database import DefinitionDatabase, Statement
 from flintmq.storage.failure import describe_failure, is_full
+from flintmq.storage.gathering import Gathering
 from flintmq.storage.journal.compaction import CompactionRequest
 from flintmq.storage.journal.encoder import JournalBatch
 from flintmq.storage.journal.files import JournalFiles
@@ -59,6 +60,15 @@ class Batch:
         self.streams = streams
         self.deleted_streams = deleted_streams
         self.is_behind = is_behind
+
+    @property
+    def messages(self) -> int:
+        """The number of messages that publishers may wait for."""
+        count = 0 if self.journal is None else self.journal.messages
+        for _, blocks in self.streams:
+            for block in blocks:
+                count += block.count
+        return count
 
     @property
     def begins_group(self) -> bool:
@@ -237,7 +247,7 @@ class Rounds:
         self.synced_bytes = 0
         self.full = ""
         self.failure = ""
-        # Durations of the rounds that ended with a sync; the caller of `round` records them.
+        # Durations of the rounds that ended with a sync.
         self.seconds = Histogram()
         self.settlement_delay_seconds = SETTLEMENT_DELAY_SECONDS
         self.full_retry_seconds = FULL_RETRY_SECONDS
@@ -252,17 +262,36 @@ class Rounds:
         self._sync_due = 0.0
         self._retry_due = 0.0
         self._is_untidy = False
+        self._gathering = Gathering()
+        # When the present round began, and what it has reported so far.
+        self._began = 0.0
+        self._reported_batches = 0
+        self._reported_messages = 0
 
-    def wait_seconds(self, now: float) -> float | None:
-        """How many seconds the next round may wait if no batch comes; None for no limit."""
+    def wait_seconds(self, waiting: list[Batch], now: float) -> float | None:
+        """How many seconds the next round may wait for more batches than those that have come; None for no limit.
+
+        Call it after each round, and then after each batch.
+        """
+        messages = 0
+        size = 0
+        for batch in waiting:
+            if batch.begins_group:
+                return 0.0
+            messages += batch.messages
+            size += batch.size
+        gathering_seconds = self._gathering.wait_seconds(messages, size, now)
+        if waiting:
+            return 0.0 if self.full else gathering_seconds
         if self.full:
             return max(self._retry_due - now, 0.0)
         return max(self._sync_due - now, 0.0) if self._unsynced else None
 
     def round(self, batches: list[Batch], is_last: bool, now: float) -> bool:
         """Write batches, and sync what is due, or everything in the last round; return whether more rounds follow.
-        `now` is in seconds.
+        `now` is in seconds. Call `end` afterwards.
         """
+        self._began = now
         self._batches += batches
         if self.full and now < self._retry_due and not is_last:
             return True
@@ -276,6 +305,14 @@ class Rounds:
                 self.failure = describe_failure(error)
                 self._notify()
         return not is_last and not self.failure
+
+    def end(self, now: float) -> None:
+        """Record how long a round took that ended at `now`."""
+        if self._reported_batches:
+            self.seconds.observe(now - self._began)
+            self._gathering.synced(self._reported_batches, self._reported_messages, self._began, now)
+            self._reported_batches = 0
+            self._reported_messages = 0
 
     def _try_round(self, is_last: bool, now: float) -> None:
         """Run a round; if the disk is full, release the reserve and try once more."""
@@ -336,7 +373,10 @@ class Rounds:
         self._group = []
 
     def _report(self) -> None:
-        self.synced_bytes += sum(batch.size for batch in self._unsynced)
+        for batch in self._unsynced:
+            self.synced_bytes += batch.size
+            self._reported_messages += batch.messages
+        self._reported_batches += len(self._unsynced)
         self.durable = self._unsynced[-1].number
         self._unsynced = []
         self._is_untidy = True
@@ -379,21 +419,21 @@ class SyncThread(GroupCommit):
         goes_on = True
         while goes_on:
             batches, is_last = self._collect()
-            started, durable = time.monotonic(), self._rounds.durable
-            goes_on = self._rounds.round(batches, is_last, started)
-            if self._rounds.durable != durable:
-                self._rounds.seconds.observe(time.monotonic() - started)
+            goes_on = self._rounds.round(batches, is_last, time.monotonic())
+            self._rounds.end(time.monotonic())
 
     def _collect(self) -> tuple[list[Batch], bool]:
-        """Wait for a batch, or until the delayed sync is due; return all batches there are, and True if none will
-        follow.
-        """
+        """Wait for batches, as long as the next round may; return those that have come, and True for the last."""
         batches: list[Batch] = []
-        try:
-            batch = self._inbox.get(timeout=self._rounds.wait_seconds(time.monotonic()))
-            while batch is not None:
-                batches.append(batch)
-                batch = self._inbox.get_nowait()
-        except Empty:
-            return batches, False
-        return batches, True
+        inbox = self._inbox
+        seconds: float | None = 0.0
+        while True:
+            if inbox.empty():
+                seconds = self._rounds.wait_seconds(batches, time.monotonic())
+            try:
+                batch = inbox.get(timeout=seconds)
+            except Empty:
+                return batches, False
+            if batch is None:
+                return batches, True
+            batches.append(batch)

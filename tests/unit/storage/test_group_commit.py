@@ -13,7 +13,7 @@ from flintmq.base.errors import StorageFenced
 from flintmq.broker.ports import QueueRecord
 from flintmq.storage.definitions.database import DefinitionDatabase, connect
 from flintmq.storage.files import DiskFile
-from flintmq.storage.group_commit import FULL_RETRY_SECONDS, GroupCommit, Rounds, SyncThread
+from flintmq.storage.group_commit import FULL_RETRY_SECONDS, Batch, GroupCommit, Rounds, SyncThread
 from tests.unit.storage.disks import FaultyDisk, FaultyFile
 from tests.unit.storage.nodes import OpenNode, message, records
 
@@ -76,6 +76,57 @@ def test_batches_that_wait_share_a_sync(tmp_path: Path) -> None:
     disk.free.set()
     node.wait_for(number)
     assert _journal_calls(disk) == ["write", "sync", "write", "sync"]
+    node.close()
+
+
+class _Stepped(GroupCommit):
+    """Collects batches; the test runs the rounds."""
+
+    def __init__(self, rounds: Rounds) -> None:
+        self.rounds = rounds
+        self.inbox: list[Batch] = []
+
+    def submit(self, batch: Batch) -> None:
+        self.inbox.append(batch)
+
+    def run(self, began: float, ended: float) -> None:
+        batches, self.inbox = self.inbox, []
+        assert self.rounds.round(batches, False, began)
+        self.rounds.end(ended)
+
+    def close(self) -> None:
+        self.rounds.round(self.inbox, True, 0.0)
+
+
+def test_a_sync_waits_for_those_that_wait_for_each_confirm(tmp_path: Path) -> None:
+    """It expects the messages that the last sync confirmed, and those that came during it; definitions do not wait."""
+    commits: list[_Stepped] = []
+
+    def step(rounds: Rounds) -> GroupCommit:
+        commits.append(_Stepped(rounds))
+        return commits[0]
+
+    node = OpenNode(tmp_path, group_commit=step)
+    commit = commits[0]
+    stream = node.storage.open_stream(9)
+    for body in (b"first", b"second"):
+        node.publish(body)
+        node.storage.commit()
+    commit.run(1.0, 1.001)
+    assert sum(commit.rounds.seconds.counts) == 1
+    stream.append(message(b"during"))
+    node.storage.commit()
+    assert commit.rounds.wait_seconds(commit.inbox, 1.001) == pytest.approx(0.001)
+    node.publish(b"third")
+    node.storage.commit()
+    assert commit.rounds.wait_seconds(commit.inbox, 1.001) == pytest.approx(0.001)
+    node.publish(b"fourth")
+    node.storage.commit()
+    assert commit.rounds.wait_seconds(commit.inbox, 1.001) == 0
+    commit.inbox.pop()
+    node.storage.definitions.put_queue(QueueRecord(1, "/", "q"))
+    node.storage.commit()
+    assert commit.rounds.wait_seconds(commit.inbox, 1.001) == 0
     node.close()
 
 
