@@ -89,20 +89,19 @@ DISPATCH_BURST_MESSAGES: Final = 16_384
 # The work per tick for dead letters: 256 of them with small headers, some three milliseconds. Nobody is served
 # meanwhile, and the others follow in the next tick.
 DEAD_LETTER_STEP_UNITS: Final = 4_096
-# The work per tick for the queues of deleted virtual hosts and for unused queues: 64 of them, which take three
-# milliseconds if their bindings and definitions have to be deleted.
-DELETION_STEP_UNITS: Final = 2_048
-# The work of deleting a queue, without its messages and bindings.
+# The work per tick that is done in steps, and as much for unused queues: two to three milliseconds.
+STEP_UNITS: Final = 2_048
+# The work of deleting a queue, without its messages and bindings: 50 µs if its definition has to be deleted.
 DELETED_QUEUE_UNITS: Final = 32
-# The messages that a tick drops because a policy made their queues shorter: two milliseconds if they are dead-lettered.
-TRIM_STEP_MESSAGES: Final = 1_024
+# The work of comparing the name of a queue or exchange with changed policies: some 6 µs, and several times that if the
+# arguments of the queue change.
+POLICY_NAME_UNITS: Final = 32
+# The work of dropping a message because a policy made its queue shorter: 2 µs if it is dead-lettered.
+TRIMMED_MESSAGE_UNITS: Final = 2
 # The messages that expire per tick, on all queues together: some three milliseconds.
 EXPIRY_STEP_MESSAGES: Final = 1_024
 # The held messages of a queue that are due in a tick: those of a delayed exchange take ten microseconds and more each.
 DUE_STEP_MESSAGES: Final = 256
-# The names of queues and exchanges that are compared with changed policies per tick: some 6 µs each, and several times
-# that if the arguments of the queue change.
-POLICY_STEP_NAMES: Final = 64
 # The bytes that are read from one connection before the tick runs. The event loop would continue to read as long as
 # there is data, and data that is read but not delivered costs memory and latency.
 TICK_READ_BYTES: Final = 512 * 1024

@@ -8,12 +8,10 @@ from mypy_extensions import i64
 from flintmq.base.errors import ConfigurationError
 from flintmq.base.limits import (
     DELETED_QUEUE_UNITS,
-    DELETION_STEP_UNITS,
     DISPATCH_WORK_UNITS,
     EXPIRY_STEP_MESSAGES,
-    POLICY_STEP_NAMES,
     STAGE_STEP_MESSAGES,
-    TRIM_STEP_MESSAGES,
+    STEP_UNITS,
 )
 from flintmq.base.work import WORK
 from flintmq.broker.access.limits import Limits
@@ -175,13 +173,6 @@ class Broker:
         self._withdraw(rule)
         self.storage.definitions.delete_rule(rule)
 
-    def apply_policies(self, most: i64) -> bool:
-        """Compare at most `most` names with a pending change of policies. Returns whether names are left."""
-        changes = self.tick.policy_changes
-        if changes and not changes[0].step(most):
-            changes.popleft()
-        return bool(changes)
-
     def _apply(self, rule: Rule) -> None:
         if isinstance(rule, PermissionRecord):
             self.vhost(rule.vhost)
@@ -237,10 +228,8 @@ class Broker:
         tick.expiries.run(tick.now_ms - 1, EXPIRY_STEP_MESSAGES)
         tick.timers.run(tick.now_ms)
         more = self._publish_staged() if tick.stages else False
-        if tick.policy_changes:
-            more |= self.apply_policies(POLICY_STEP_NAMES)
-        if tick.excess:
-            more |= self._trim()
+        if tick.steps:
+            more |= self.do_steps(STEP_UNITS)
         more |= self._dispatch_ready()
         tick.expiries.run(tick.now_ms, tick.expiries.left)
         # A timer would only wake a later tick, and one that takes a late timer for a process that was stopped.
@@ -251,8 +240,8 @@ class Broker:
             more |= self._dispatch_ready()
         if tick.tap is not None:
             tick.tap.end_dispatch()
-        if tick.unused or tick.deletions:
-            more |= self._delete()
+        if tick.unused:
+            more |= self._delete_unused()
         while tick.ended:
             queue = tick.ended.pop()
             vhost = self.vhosts.get(queue.vhost)
@@ -265,22 +254,23 @@ class Broker:
                 work.plan(offsets)
         return more
 
-    def _trim(self) -> bool:
-        """Drop entries of queues that are too long, a bounded number per tick. Returns whether some are left."""
-        excess = self.tick.excess
-        # Work that raises must not be tried again in each tick.
-        work = excess.popleft()
-        if work.step(TRIM_STEP_MESSAGES):
-            excess.append(work)
-        return bool(excess)
+    def do_steps(self, most: i64) -> bool:
+        """Do steps of the work that ticks do, until `most` units of work are spent. Returns whether some is left."""
+        steps = self.tick.steps
+        enough = WORK.spent + most
+        for _ in range(len(steps)):
+            if WORK.spent >= enough:
+                break
+            # Work that raises must not be tried again in each tick.
+            work = steps.popleft()
+            if work.step(enough - WORK.spent):
+                steps.append(work)
+        return bool(steps)
 
-    def _delete(self) -> bool:
-        """Delete unused queues, and queues of deleted virtual hosts, as many as a tick has time for.
-
-        Returns whether some are left.
-        """
-        unused, deletions = self.tick.unused, self.tick.deletions
-        enough = WORK.spent + DELETION_STEP_UNITS
+    def _delete_unused(self) -> bool:
+        """Delete unused queues, as many as a tick has time for. Returns whether some are left."""
+        unused = self.tick.unused
+        enough = WORK.spent + STEP_UNITS
         while unused and WORK.spent < enough:
             queue = unused.popleft()
             vhost = self.vhosts.get(queue.vhost)
@@ -292,12 +282,7 @@ class Broker:
                 vhost.remove_queue(queue)
             else:
                 queue.watch_for_use()
-        if deletions and WORK.spent < enough:
-            # Work that raises must not be tried again in each tick.
-            deletion = deletions.popleft()
-            if deletion.step(enough - WORK.spent):
-                deletions.append(deletion)
-        return bool(unused) or bool(deletions)
+        return bool(unused)
 
     def _publish_staged(self) -> bool:
         """Move messages of committed batches to their queues, a bounded number per tick."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64, trait
 
+from flintmq.base.limits import STEP_UNITS
 from flintmq.broker.counters.budget import Budget
 from flintmq.broker.counters.churn import Churn
 from flintmq.broker.counters.dispatch import Dispatch
@@ -35,7 +36,7 @@ class SteppedWork:
 
     @abstractmethod
     def step(self, most: i64) -> bool:
-        """Do at most `most` units of the work: messages, or names. Returns whether some is left for the next tick."""
+        """Do a part of the work that takes about `most` units. Returns whether some is left for the next tick."""
 
 
 @trait
@@ -110,18 +111,16 @@ class Tick:
         self.has_appended = False
         # Streams with consumers that wait for records to become durable.
         self.unsynced: list[DurableReader] = []
-        # Queues of deleted virtual hosts, whose messages are not dropped yet.
-        self.deletions: deque[SteppedWork] = deque()
+        # Work that ticks do in steps, all of it together STEP_UNITS in a tick.
+        self.steps: deque[SteppedWork] = deque()
+        # The number of changes of policies among it.
+        self.policy_changes: i64 = 0
         # Queues that are to be removed because they were unused for the time of x-expires.
         self.unused: deque[Queue] = deque()
         # Queues that are to be removed if their lifetime policy still says so.
         self.ended: list[Queue] = []
         # Queues whose arguments a message changed: they are combined with policies, and stored.
         self.rearranged: dict[Queue, None] = {}
-        # Changes of policies that are not applied to all queues and exchanges yet.
-        self.policy_changes: deque[SteppedWork] = deque()
-        # Entries that queues have too many of, because their limits were lowered.
-        self.excess: deque[SteppedWork] = deque()
         self.dead_letters: deque[DeadLetter] = deque()
         # Dead letters of messages that a full queue did not take: they go with this tick's batch, before confirms.
         self.discarded: deque[DeadLetter] = deque()
@@ -130,3 +129,8 @@ class Tick:
         self.tap: Tap | None = None
         # Queues that refused dead letters, and that an entry has left since.
         self.with_room: deque[Queue] = deque()
+
+    def begin(self, work: SteppedWork) -> None:
+        """Do the first step of some work now. The ticks do the others, if any."""
+        if work.step(STEP_UNITS):
+            self.steps.append(work)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import final
 
 from flintmq.base.errors import AccessRefused, ConfigurationError, NotFound, PreconditionFailed
-from flintmq.base.limits import DELETION_STEP_UNITS, POLICY_STEP_NAMES
 from flintmq.broker import arguments as args
 from flintmq.broker.access.connection import Connection
 from flintmq.broker.access.limits import Limits, check_vhost_queues
@@ -150,9 +149,7 @@ class VHost:
                 self.remove_queue(queue)
         self.queues.clear()
         self._exclusive.clear()
-        deletion = Deletion(leaving)
-        if deletion.step(DELETION_STEP_UNITS):
-            self._tick.deletions.append(deletion)
+        self._tick.begin(Deletion(leaving))
         self.termini.discard()
         self.stages.discard()
 
@@ -170,9 +167,8 @@ class VHost:
         self._policies_changed(self.policies.remove(record))
 
     def _policies_changed(self, concerns: Callable[[str, str], bool]) -> None:
-        change = PolicyChange(list(self.queues.values()), self.exchanges, self.policies, concerns)
-        if change.step(POLICY_STEP_NAMES):
-            self._tick.policy_changes.append(change)
+        queues = list(self.queues.values())
+        self._tick.begin(PolicyChange(queues, self.exchanges, self.policies, concerns, self._tick))
 
     # -- messages -----------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from flintmq.base.limits import DELETED_QUEUE_UNITS, DELETION_STEP_UNITS
+from flintmq.base.limits import DELETED_QUEUE_UNITS, STEP_UNITS
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Table
 from flintmq.broker.queue.base import Queue
@@ -10,7 +10,7 @@ from flintmq.broker.queue.entries import entry_queue
 from flintmq.broker.vhost import VHost
 from tests.unit.broker.memory import MemoryStorage, message
 
-PER_TICK = DELETION_STEP_UNITS // DELETED_QUEUE_UNITS
+PER_TICK = STEP_UNITS // DELETED_QUEUE_UNITS
 COUNT = 4 * PER_TICK
 
 
@@ -51,7 +51,7 @@ def test_messages_are_dropped_in_several_ticks() -> None:
     assert counts[0] > 0
     assert max(before - after for before, after in pairwise([COUNT, *counts])) <= PER_TICK
     assert counts[-1] == 0
-    assert not node.broker.tick.deletions
+    assert not node.broker.tick.steps
 
 
 def test_it_is_gone_at_once() -> None:

@@ -5,13 +5,13 @@ from typing import final
 
 from mypy_extensions import i64
 
-from flintmq.base.limits import TRIM_STEP_MESSAGES
+from flintmq.base.limits import POLICY_NAME_UNITS
 from flintmq.base.work import WORK
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.exchange.registry import ExchangeRegistry
 from flintmq.broker.policy.policies import Policies
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.tick import SteppedWork
+from flintmq.broker.tick import SteppedWork, Tick
 
 
 @final
@@ -22,8 +22,15 @@ class PolicyChange(SteppedWork):
     """
 
     def __init__(
-        self, queues: list[Queue], exchanges: ExchangeRegistry, policies: Policies, concerns: Callable[[str, str], bool]
+        self,
+        queues: list[Queue],
+        exchanges: ExchangeRegistry,
+        policies: Policies,
+        concerns: Callable[[str, str], bool],
+        tick: Tick,
     ) -> None:
+        self._tick = tick
+        tick.policy_changes += 1
         self._policies = policies
         self._concerns = concerns
         self._all_exchanges = exchanges
@@ -33,18 +40,21 @@ class PolicyChange(SteppedWork):
         self._queues.reverse()
 
     def step(self, most: i64) -> bool:
-        """Compare at most `most` names, or fewer if many messages are dropped. Returns whether names are left."""
+        """Compare names until `most` units of work are spent. Returns whether names are left."""
         policies = self._policies
-        enough = WORK.spent + TRIM_STEP_MESSAGES
-        while most > 0 and WORK.spent < enough and self._queues:
-            most -= 1
+        enough = WORK.spent + most
+        while self._queues and WORK.spent < enough:
+            WORK.spent += POLICY_NAME_UNITS
             queue = self._queues.pop()
             if not queue.gone and self._concerns(queue.kind, queue.name):
                 queue.configure(policies.effective(queue.kind, queue.name, queue.arguments))
-        while most > 0 and WORK.spent < enough and self._exchanges:
-            most -= 1
+        while self._exchanges and WORK.spent < enough:
+            WORK.spent += POLICY_NAME_UNITS
             exchange = self._exchanges.pop()
             is_there = self._all_exchanges.by_name.get(exchange.name) is exchange
             if is_there and self._concerns("exchange", exchange.name):
                 self._all_exchanges.set_alternate(exchange, policies.alternate(exchange.name))
-        return bool(self._queues or self._exchanges)
+        is_over = not self._queues and not self._exchanges
+        if is_over:
+            self._tick.policy_changes -= 1
+        return not is_over

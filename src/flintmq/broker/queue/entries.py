@@ -28,7 +28,7 @@ from typing import Final
 from mypy_extensions import i32, i64
 
 from flintmq.base.errors import InternalError, NotImplementedHere
-from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, EXPIRY_STEP_MESSAGES, TRIM_STEP_MESSAGES
+from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, EXPIRY_STEP_MESSAGES, STEP_UNITS, TRIMMED_MESSAGE_UNITS
 from flintmq.base.work import WORK
 from flintmq.broker.message import ACQUIRED, FOREVER, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal, Page
@@ -215,9 +215,9 @@ class EntryQueue(Queue):
 
         If there are very many too many, because the limit was lowered, the ticks drop the rest.
         """
-        if not self.is_trimming and self._trim_some(TRIM_STEP_MESSAGES):
+        if not self.is_trimming and self._trim_some(STEP_UNITS // TRIMMED_MESSAGE_UNITS):
             self.is_trimming = True
-            self.tick.excess.append(Excess(self._trim_on))
+            self.tick.steps.append(Excess(self._trim_on))
 
     def _trim_on(self, most: int) -> bool:
         # Reading an entry of a page may raise.
@@ -236,7 +236,7 @@ class EntryQueue(Queue):
             if first is None:
                 return False
             most -= 1
-            WORK.spent += 1
+            WORK.spent += TRIMMED_MESSAGE_UNITS
             self.remove(first)
             self.make_dead_letter(first, MAXLEN)
         return False

@@ -5,6 +5,7 @@ from typing import final
 
 from mypy_extensions import i64
 
+from flintmq.base.limits import TRIMMED_MESSAGE_UNITS
 from flintmq.broker.tick import SteppedWork
 
 
@@ -16,4 +17,4 @@ class Excess(SteppedWork):
         self._trim = trim
 
     def step(self, most: i64) -> bool:
-        return self._trim(int(most))
+        return self._trim(int(most) // TRIMMED_MESSAGE_UNITS)

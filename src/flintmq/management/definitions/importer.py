@@ -49,8 +49,8 @@ from flintmq.management.definitions.topology import QUEUE_TYPES, RESERVED, Topol
 # RabbitMQ's component names of parameters that are rules here.
 VHOST_LIMITS: Final = "vhost-limits"
 OPERATOR_POLICY: Final = "operator_policy"
-# So many names are compared with policies in one step.
-_NAMES: Final = 16
+# The units of work in one step of applying policies: 16 names.
+_STEP_UNITS: Final = 512
 _KEPT_ONLY: Final = "is kept for the next export, and has no effect"
 
 # Returns the hash and its algorithm for a plain-text password; the present ones if the password of the user is
@@ -110,7 +110,7 @@ def import_in_steps(document: Document, broker: Broker, hasher: Hasher) -> Itera
 
 def policy_steps(broker: Broker) -> Iterator[None]:
     """Apply changes of policies to all queues and exchanges, a few at each step."""
-    while broker.apply_policies(_NAMES):
+    while broker.tick.policy_changes > 0 and broker.do_steps(_STEP_UNITS):
         yield None
 
 

@@ -1,12 +1,13 @@
 """A change of policies where there are many queues: some in each tick, and none is left out."""
 
-from flintmq.base.limits import POLICY_STEP_NAMES
+from flintmq.base.limits import POLICY_NAME_UNITS, STEP_UNITS
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import PolicyRecord
 from flintmq.broker.vhost import VHost
 from tests.unit.broker.memory import MemoryStorage
 
-COUNT = 5 * POLICY_STEP_NAMES
+PER_TICK = STEP_UNITS // POLICY_NAME_UNITS
+COUNT = 5 * PER_TICK
 POLICY = PolicyRecord("/", "p", "", {"max-length": 5, "alternate-exchange": "amq.fanout"}, "all", 0, False)
 
 
@@ -29,7 +30,7 @@ def test_some_names_in_each_tick() -> None:
     steps = [_limited(vhost)]
     while broker.dispatch():
         steps.append(_limited(vhost))
-    assert steps == [POLICY_STEP_NAMES * number for number in range(1, 6)]
+    assert steps == [PER_TICK * number for number in range(1, 6)]
     assert {exchange.alternate for exchange in vhost.exchanges.by_name.values()} >= {"amq.fanout"}
     broker.delete_rule(POLICY)
     while broker.dispatch():
@@ -60,4 +61,5 @@ def test_a_virtual_host_that_goes_meanwhile() -> None:
     broker.delete_vhost("/")
     while broker.dispatch():
         pass
-    assert not broker.tick.policy_changes
+    assert not broker.tick.steps
+    assert broker.tick.policy_changes == 0

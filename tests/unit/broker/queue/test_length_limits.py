@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flintmq.base.errors import AccessRefused
-from flintmq.base.limits import TRIM_STEP_MESSAGES
+from flintmq.base.limits import STEP_UNITS, TRIMMED_MESSAGE_UNITS
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import PolicyRecord
@@ -19,6 +19,9 @@ from tests.unit.broker.memory import MemoryJournal, MemoryStorage, Taker, messag
 
 if TYPE_CHECKING:
     from flintmq.broker.queue.base import Queue
+
+# Messages that a tick drops because a limit was lowered.
+PER_TICK = STEP_UNITS // TRIMMED_MESSAGE_UNITS
 
 
 class Measured(Taker):
@@ -268,7 +271,7 @@ def test_single_active_and_exclusive_exclude_each_other() -> None:
 class Lowered:
     """A queue of many messages whose greatest length a policy has lowered to 10."""
 
-    def __init__(self, count: int = 4 * TRIM_STEP_MESSAGES, **arguments: object) -> None:
+    def __init__(self, count: int = 4 * PER_TICK, **arguments: object) -> None:
         self.broker = Broker(MemoryStorage())
         self.vhost = self.broker.add_vhost("/")
         table = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
@@ -292,18 +295,18 @@ def test_a_lowered_limit_takes_several_ticks() -> None:
     """Each tick drops a part of the messages, the oldest first, until the queue has its length."""
     lowered = Lowered()
     lengths = lowered.finish()
-    assert max(before - after for before, after in pairwise(lengths)) <= TRIM_STEP_MESSAGES
+    assert max(before - after for before, after in pairwise(lengths)) <= PER_TICK
     assert len(lengths) > 3
-    first = 4 * TRIM_STEP_MESSAGES - 10
+    first = 4 * PER_TICK - 10
     assert ready(lowered.queue) == [str(first + number) for number in range(10)]
-    assert not lowered.broker.tick.excess
+    assert not lowered.broker.tick.steps
 
 
 def test_a_few_are_dropped_at_once() -> None:
     """If few messages are too many, none of them is there when the policy is set."""
-    lowered = Lowered(TRIM_STEP_MESSAGES)
+    lowered = Lowered(PER_TICK)
     assert lowered.queue.message_count == 10
-    assert not lowered.broker.tick.excess
+    assert not lowered.queue.is_trimming
 
 
 def test_many_queues_share_a_tick() -> None:
@@ -312,7 +315,7 @@ def test_many_queues_share_a_tick() -> None:
     vhost = broker.add_vhost("/")
     queues = [vhost.declare_queue(f"q{number}", True, False, False, {}, None) for number in range(20)]
     for queue in queues:
-        for number in range(TRIM_STEP_MESSAGES // 2):
+        for number in range(PER_TICK // 2):
             publish(queue, str(number))
     counts = [sum(queue.message_count for queue in queues)]
     broker.put_rule(PolicyRecord("/", "p", "q", {"max-length": 0}, "queues", 0, False))
@@ -320,7 +323,7 @@ def test_many_queues_share_a_tick() -> None:
     while broker.dispatch():
         counts.append(sum(queue.message_count for queue in queues))
     counts.append(sum(queue.message_count for queue in queues))
-    assert max(before - after for before, after in pairwise(counts)) <= 2 * TRIM_STEP_MESSAGES
+    assert max(before - after for before, after in pairwise(counts)) <= 2 * PER_TICK
     assert counts[-1] == 0
 
 
@@ -356,7 +359,7 @@ def test_a_queue_that_goes_meanwhile() -> None:
         lowered = Lowered(dead_letter_exchange="")
         act(lowered)
         lowered.finish()
-        assert not lowered.broker.tick.excess
+        assert not lowered.broker.tick.steps
         assert not lowered.queue.is_trimming
 
 
@@ -365,4 +368,4 @@ def test_dead_letters_of_a_lowered_limit() -> None:
     lowered = Lowered(dead_letter_exchange="", dead_letter_routing_key="dead")
     dead = lowered.vhost.declare_queue("dead", True, False, False, {}, None)
     lowered.finish()
-    assert (lowered.queue.message_count, dead.message_count) == (10, 4 * TRIM_STEP_MESSAGES - 10)
+    assert (lowered.queue.message_count, dead.message_count) == (10, 4 * PER_TICK - 10)
