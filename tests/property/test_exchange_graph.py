@@ -84,7 +84,8 @@ class ExchangeGraph(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.storage = MemoryStorage()
-        self.vhost = Broker(self.storage).add_vhost("/")
+        self.broker = Broker(self.storage)
+        self.vhost = self.broker.add_vhost("/")
         self.exchanges: dict[str, Declared] = {}
         self.queues: dict[str, bool] = {}
         self.bound: list[Bound] = []
@@ -222,6 +223,10 @@ class ExchangeGraph(RuleBasedStateMachine):
         assert is_there
         return True
 
+    @rule(units=st.integers(1, 8))
+    def forget_some_deleted_bindings(self, units: int) -> None:
+        self.broker.do_steps(units)
+
     @rule(exchange=exchange_names, key=keys, more=st.lists(keys, min_size=1, max_size=2), found=headers)
     def publish_with_more_keys(self, exchange: str, key: str, more: list[str], found: dict[str, int]) -> None:
         self.check(Route(Address(exchange, key)), more, found)
@@ -267,7 +272,7 @@ class ExchangeGraph(RuleBasedStateMachine):
         assert self.vhost.queues.keys() == self.queues.keys()
         for name in there:
             known = [each for each in self.bound if each.source == name]
-            assert len(self.vhost.exchanges.by_name[name].bindings) == len(known)
+            assert self.vhost.exchanges.by_name[name].binding_count == len(known)
 
     @invariant()
     def what_is_durable_is_defined(self) -> None:

@@ -175,8 +175,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "exchange.required-types",
         "broker/exchange/fanout.py",
-        "        return list(self.bindings.values())",
-        "        return [each for each in self.bindings.values() if each.routing_key in keys]",
+        "        return list(self._all)",
+        "        return [each for each in self._all if each.routing_key in keys]",
     ),
     (
         "exchange.recommended-types",
@@ -344,8 +344,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "queue.bind.duplicates",
         "broker/exchange/base.py",
-        "        return self.destination_type, self.destination.name, self.routing_key, arguments\n",
-        "        return self.destination_type, self.destination.name, self.routing_key + str(id(self)), arguments\n",
+        '        return self.routing_key, canonical(self.arguments) if self.arguments else ""\n',
+        "        return self.routing_key, canonical(self.arguments) + str(id(self))\n",
     ),
     (
         "queue.bind.unique",

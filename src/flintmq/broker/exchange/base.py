@@ -1,6 +1,7 @@
 """The base of all exchange types: bindings, and the interface for matching messages to them."""
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import final
 
 from mypy_extensions import i64
@@ -10,8 +11,8 @@ from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.selector.filter import Filter
 
-# The destination's kind and name, routing key and arguments: the identity of a binding within its exchange.
-BindingKey = tuple[str, str, str, str]
+# Routing key and arguments: the identity of a binding among those of its exchange to its destination.
+BindingKey = tuple[str, str]
 
 
 @final
@@ -44,8 +45,14 @@ class Binding:
 
     @property
     def key(self) -> BindingKey:
-        arguments = canonical(self.arguments) if self.arguments else ""
-        return self.destination_type, self.destination.name, self.routing_key, arguments
+        return self.routing_key, canonical(self.arguments) if self.arguments else ""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether its destination is deleted."""
+        if self.queue is not None:
+            return self.queue.gone
+        return self.exchange is not None and self.exchange.gone
 
 
 def canonical(value: object) -> str:
@@ -64,6 +71,10 @@ class Exchange:
     messages, `history`. A type whose matching costs more than comparing keys sets `compares_all`, or overrides
     `match_cost` and `match_cost_beside`.
 
+    `bindings` are by their destinations, so that all bindings to a deleted one are removed at once. Afterwards `forget`
+    is called for each of them, later if there are many; until then `match` may return it. A type that selects one of
+    its bindings for a message sets `picks_one`, and has forgotten them when the deletion is over.
+
     `alternate` names the exchange for messages that match no binding, "" for none. `changed` is the topology version in
     which the bindings last changed.
     """
@@ -81,7 +92,10 @@ class Exchange:
         self.auto_delete = auto_delete
         self.internal = internal
         self.arguments = arguments
-        self.bindings: dict[BindingKey, Binding] = {}
+        self.bindings: dict[Queue | Exchange, dict[BindingKey, Binding]] = {}
+        self.binding_count: i64 = 0
+        self.gone = False
+        self.picks_one = False
         self.alternate = ""
         self.changed: i64 = 0
         # Whether each message is compared with all bindings, and the cost of these comparisons and filters.
@@ -91,21 +105,46 @@ class Exchange:
 
     def bind(self, binding: Binding) -> bool:
         """Add a binding. Returns False if an equal one exists."""
+        found = self.bindings.get(binding.destination)
+        if found is None:
+            found = {}
+            self.bindings[binding.destination] = found
         key = binding.key
-        if key in self.bindings:
+        if key in found:
             return False
-        self.bindings[key] = binding
+        found[key] = binding
+        self.binding_count += 1
         self.add(binding)
         self.match_costs += self.match_cost(binding)
         return True
 
-    def unbind(self, key: BindingKey) -> Binding | None:
-        """Remove the binding with this key. Returns it, or None if there is none."""
-        found = self.bindings.pop(key, None)
-        if found is not None:
-            self.remove(found)
-            self.match_costs -= self.match_cost(found)
-        return found
+    def unbind(self, binding: Binding) -> Binding | None:
+        """Remove the binding that equals this one. Returns it, or None if there is none."""
+        found = self.bindings.get(binding.destination)
+        if found is None:
+            return None
+        removed = found.pop(binding.key, None)
+        if removed is not None:
+            if not found:
+                del self.bindings[binding.destination]
+            self.binding_count -= 1
+            self.forget(removed)
+        return removed
+
+    def forget(self, binding: Binding) -> None:
+        """Do not match a binding any more that is no longer in `bindings`."""
+        self.remove(binding)
+        self.match_costs -= self.match_cost(binding)
+
+    def has(self, binding: Binding) -> bool:
+        """Whether there is a binding that equals this one."""
+        found = self.bindings.get(binding.destination)
+        return found is not None and binding.key in found
+
+    def each_binding(self) -> Iterator[Binding]:
+        """All bindings, one by one; they may change meanwhile."""
+        for bindings in list(self.bindings.values()):
+            yield from list(bindings.values())
 
     def match_cost_beside(self, binding: Binding) -> i64:
         """Return the cost of other bindings that a message matching this binding certainly meets, in units of work."""

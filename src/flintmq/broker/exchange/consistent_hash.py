@@ -48,6 +48,7 @@ class ConsistentHashExchange(Exchange):
         self, vhost: str, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
+        self.picks_one = True
         self._draws: dict[Binding, _Draw] = {}
         self._header = arguments.get("hash-header")
         self._property = arguments.get("hash-property")

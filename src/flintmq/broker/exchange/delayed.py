@@ -33,7 +33,7 @@ class DelayedQueues:
 
 @final
 class DelayedExchange(Exchange):
-    """An exchange that delays messages. `underlying` has the same bindings and routes the due ones."""
+    """An exchange that delays messages. `underlying` matches the same bindings and routes the due ones."""
 
     type = "x-delayed-message"
     per_message = True
@@ -51,8 +51,8 @@ class DelayedExchange(Exchange):
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
         self.underlying = underlying
         self.compares_all = underlying.compares_all
+        self.picks_one = underlying.picks_one
         self.delayed_queue: Queue | None = None
-        underlying.bindings = self.bindings
 
     def check(self) -> None:
         self.underlying.check()

@@ -15,12 +15,13 @@ class FanoutExchange(Exchange):
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
         self.compares_all = True
+        self._all: dict[Binding, None] = {}
 
     def add(self, binding: Binding) -> None:
-        """Do nothing: `bindings` is all that matching needs."""
+        self._all[binding] = None
 
     def remove(self, binding: Binding) -> None:
-        """Do nothing: `bindings` is all that matching needs."""
+        del self._all[binding]
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
-        return list(self.bindings.values())
+        return list(self._all)

@@ -18,6 +18,7 @@ class RandomPickExchange(Exchange):
         self, vhost: str, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
+        self.picks_one = True
         # The broker's source of random numbers. The maker of the exchange sets it.
         self.random_source: RandomSource
         self._bindings_by_slot: list[Binding] = []

@@ -30,6 +30,7 @@ class RecentHistoryExchange(Exchange):
         self._length = length if isinstance(length, int) else _DEFAULT_MESSAGES
         self._recent: deque[Message] = deque()
         self.compares_all = True
+        self._all: dict[Binding, None] = {}
 
     def check(self) -> None:
         length = self.arguments.get(_LENGTH, _DEFAULT_MESSAGES)
@@ -42,10 +43,10 @@ class RecentHistoryExchange(Exchange):
         return list(self._recent)
 
     def add(self, binding: Binding) -> None:
-        """Do nothing: `bindings` is all that matching needs."""
+        self._all[binding] = None
 
     def remove(self, binding: Binding) -> None:
-        """Do nothing: `bindings` is all that matching needs."""
+        del self._all[binding]
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         assert message is not None
@@ -53,4 +54,4 @@ class RecentHistoryExchange(Exchange):
             self._recent.append(message)
             if len(self._recent) > self._length:
                 self._recent.popleft()
-        return list(self.bindings.values())
+        return list(self._all)

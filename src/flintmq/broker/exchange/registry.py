@@ -99,8 +99,8 @@ class ExchangeRegistry:
         self._random = random_source
         self._default = DefaultExchange(vhost, queues, replies)
         self.by_name: dict[str, Exchange] = {"": self._default}
-        self.bindings = Bindings()
         self.router = Router(vhost, self.by_name, tick.churn)
+        self.bindings = Bindings(self.router, tick)
         self._vhost = vhost
         self._storage = storage
         self._tick = tick
@@ -191,6 +191,7 @@ class ExchangeRegistry:
             if self.by_name.get(exchange.name) is not exchange:
                 continue
             del self.by_name[exchange.name]
+            exchange.gone = True
             if isinstance(exchange, DelayedExchange):
                 self.delayed_queues.exchange_deleted(exchange)
             self.bindings.remove_from(exchange)
@@ -228,14 +229,10 @@ class ExchangeRegistry:
         where = f"binding of exchange '{source.name}' in vhost '{self._vhost}'"
         binding.filter = checked_filter(where, binding.routing_key, binding.arguments)
         source.check_binding(binding)
-        if binding.arguments and binding.key not in source.bindings:
+        if binding.arguments and not source.has(binding):
             check_room(self._tick.alarm, where, binding.arguments)
         cost = source.match_cost(binding)
-        if (
-            cost > 0
-            and source.match_cost_beside(binding) + cost > ASKING_WORK_UNITS
-            and binding.key not in source.bindings
-        ):
+        if cost > 0 and source.match_cost_beside(binding) + cost > ASKING_WORK_UNITS and not source.has(binding):
             raise PreconditionFailed(
                 f"exchange '{source.name}' in vhost '{self._vhost}' would compare each message with more bindings, or "
                 f"longer selectors, than {ASKING_WORK_UNITS} units of work allow: spread them over several exchanges"
@@ -275,7 +272,7 @@ class ExchangeRegistry:
         """Remove a binding. Returns False if there is none."""
         source = binding.source
         # Integers of all types are equal here, but bindings are stored by the types that they were made with.
-        found = self.bindings.remove(source, binding.key)
+        found = self.bindings.remove(binding)
         if found is None:
             return False
         self.router.changed(source)

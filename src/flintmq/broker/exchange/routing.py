@@ -52,6 +52,8 @@ class Router:
 
     def __init__(self, vhost: str, exchanges: dict[str, Exchange], churn: Churn) -> None:
         self.version: i64 = 0
+        # Whether exchanges may match bindings to deleted queues and exchanges.
+        self.has_stale = False
         # The number of published messages.
         self.published: i64 = 0
         # Routes of versions before this one are invalid.
@@ -173,6 +175,8 @@ class Router:
                 return None
             found_any = False
             matched = exchange.match(keys, message)
+            if self.has_stale:
+                matched = [binding for binding in matched if not binding.is_stale]
             WORK.spent += len(matched) // _MATCHED_PER_UNIT
             if WORK.is_over():
                 raise _too_much(visited[0])

@@ -12,8 +12,10 @@ from urllib.parse import quote
 
 from flintmq.base.work import WORK
 from flintmq.broker.access.permission import READ, WRITE
-from flintmq.broker.exchange.base import Binding, canonical
+from flintmq.broker.exchange.base import Binding, Exchange, canonical
 from flintmq.broker.message import Table
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.vhost import VHost
 from flintmq.broker.vhost_access import Access
 from flintmq.gateway.amqp10.addresses import percent_decoded
 from flintmq.gateway.amqp10.management_refusal import (
@@ -65,14 +67,16 @@ class _Edge:
         source = access.vhost.exchanges.by_name.get(self.source)
         if source is None:
             return []
-        WORK.spent += len(source.bindings) // _LOOKED_AT_PER_UNIT
-        return [
-            binding
-            for binding in source.bindings.values()
-            if binding.routing_key == self.key
-            and binding.destination_type == self.kind
-            and binding.destination.name == self.destination
-        ]
+        destination = self._destination(access.vhost)
+        if destination is None:
+            return []
+        bindings = source.bindings.get(destination, {})
+        WORK.spent += len(bindings) // _LOOKED_AT_PER_UNIT
+        return [binding for binding in bindings.values() if binding.routing_key == self.key]
+
+    def _destination(self, vhost: VHost) -> Queue | Exchange | None:
+        names = vhost.exchanges
+        return names.by_name.get(self.destination) if self.kind == "exchange" else vhost.queues.get(self.destination)
 
 
 def add_binding(access: Access, owner: object, body: object) -> tuple[str, object]:

@@ -97,7 +97,7 @@ def _edges(vhosts: Iterable[VHost]) -> Iterator[_Edge]:
     for vhost in vhosts:
         yield from map(_default, list(vhost.queues.values()))
         for exchange in list(vhost.exchanges.by_name.values()):
-            yield from map(_edge, list(exchange.bindings.values()))
+            yield from map(_edge, exchange.each_binding())
 
 
 async def _listed(call: Call, edges: Iterator[_Edge]) -> Response:
@@ -116,7 +116,7 @@ async def _from_exchange(call: Call) -> Response:
     exchange = exchange_of(call)
     if exchange.name == "":
         return await _listed(call, map(_default, list(call.vhost().queues.values())))
-    return await _listed(call, map(_edge, list(exchange.bindings.values())))
+    return await _listed(call, map(_edge, exchange.each_binding()))
 
 
 async def _to_exchange(call: Call) -> Response:
@@ -167,7 +167,7 @@ async def _bind(call: Call, kind: str) -> Response:
     arguments = checked_table(given.arguments, "arguments", given.argument_types)
     _check(call, source, destination, key)
     exchanges = call.vhost().exchanges
-    if Binding(source, destination, key, arguments).key not in source.bindings:
+    if not source.has(Binding(source, destination, key, arguments)):
         call.check_alarms()
     if isinstance(destination, Queue):
         exchanges.bind_queue(destination, source.name, key, arguments)

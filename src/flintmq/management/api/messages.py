@@ -159,7 +159,7 @@ def _dead_letter_queues(vhost: VHost) -> set[Queue]:
     for name in exchanges - {None, ""}:
         exchange = vhost.exchanges.by_name.get(name or "")
         if exchange is not None:
-            found |= {binding.queue for binding in exchange.bindings.values() if binding.queue is not None}
+            found |= {destination for destination in exchange.bindings if isinstance(destination, Queue)}
     return found
 
 

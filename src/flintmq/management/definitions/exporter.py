@@ -188,7 +188,7 @@ def _bindings(vhost: VHost) -> Iterator[Fields]:
             **_arguments(binding.arguments),
         }
         for exchange in list(vhost.exchanges.by_name.values())
-        for binding in list(exchange.bindings.values())
+        for binding in exchange.each_binding()
         if is_durable(binding)
     )
 

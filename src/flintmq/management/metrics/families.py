@@ -171,7 +171,7 @@ CLUSTER_EXCHANGES: Final[tuple[Family[Exchange], ...]] = (
         "exchange_bindings",
         GAUGE,
         "Bindings that begin at an exchange",
-        lambda exchange: len(exchange.bindings),
+        lambda exchange: exchange.binding_count,
     ),
 )
 

@@ -128,13 +128,13 @@ def test_topic_agrees_with_a_naive_matcher(
         assert exchange.bind(binding)
     for at in set(removed):
         if at < len(bindings):
-            assert exchange.unbind(bindings[at].key) is not None
+            assert exchange.unbind(bindings[at]) is not None
     left = [at for at in range(len(patterns)) if at not in removed]
     for words in keys:
         expected = sorted(str(at) for at in left if naive_match(patterns[at], words))
         assert names(exchange, ".".join(words)) == expected
     for at in left:
-        exchange.unbind(bindings[at].key)
+        exchange.unbind(bindings[at])
     for words in keys:
         assert names(exchange, ".".join(words)) == []
 
@@ -235,6 +235,6 @@ def test_binding_twice_is_one_binding(kind: type[Exchange]) -> None:
     assert exchange.bind(Binding(exchange, target, "k", {"a": 1, "b": None}))
     assert not exchange.bind(Binding(exchange, target, "k", {"b": None, "a": 1}))
     assert names(exchange, "k", "a=1;b=2") == ["q"]
-    assert exchange.unbind(Binding(exchange, target, "k", {"a": True, "b": None}).key) is None
-    assert exchange.unbind(Binding(exchange, target, "k", {"a": 1, "b": None}).key) is not None
+    assert exchange.unbind(Binding(exchange, target, "k", {"a": True, "b": None})) is None
+    assert exchange.unbind(Binding(exchange, target, "k", {"a": 1, "b": None})) is not None
     assert names(exchange, "k", "a=1;b=2") == []

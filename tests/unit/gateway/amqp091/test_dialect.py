@@ -72,10 +72,10 @@ def test_line_ends_are_stripped_where_definitions_are_spoken_of(ends: str) -> No
     ):
         assert channel.call(method) == [expected]
     exchanges = server.vhost.exchanges.by_name
-    assert (len(exchanges["x1"].bindings), len(exchanges["x2"].bindings)) == (1, 1)
+    assert (exchanges["x1"].binding_count, exchanges["x2"].binding_count) == (1, 1)
     channel.call(QueueUnbind(queue=queue, exchange=exchange))
     channel.call(ExchangeUnbind(destination=exchange, source=other))
-    assert (len(exchanges["x1"].bindings), len(exchanges["x2"].bindings)) == (0, 0)
+    assert (exchanges["x1"].binding_count, exchanges["x2"].binding_count) == (0, 0)
     channel.call(QueueDelete(queue=queue))
     channel.call(ExchangeDelete(exchange=exchange))
     assert ("q1" in server.vhost.queues, "x1" in exchanges) == (False, False)

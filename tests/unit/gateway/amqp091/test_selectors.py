@@ -193,9 +193,7 @@ def test_bindings_select() -> None:
     assert bodies(channel) == ["red1"] * 2
     (answer,) = channel.call(QueueUnbind(queue="reds", exchange="e", arguments=red))
     assert isinstance(answer, QueueUnbindOk)
-    assert [binding.destination.name for binding in client.server.vhost.exchanges.find("e").bindings.values()] == [
-        "all"
-    ]
+    assert [binding.destination.name for binding in client.server.vhost.exchanges.find("e").each_binding()] == ["all"]
 
 
 def test_parsing_is_paid_for() -> None:

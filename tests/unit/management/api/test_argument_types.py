@@ -22,7 +22,7 @@ def _bind(api: Api) -> None:
 
 
 def _bound(api: Api) -> dict[str, object]:
-    (binding,) = api.broker.vhosts["/"].exchanges.by_name["x"].bindings.values()
+    (binding,) = api.broker.vhosts["/"].exchanges.by_name["x"].each_binding()
     return binding.arguments
 
 

@@ -89,7 +89,7 @@ def test_rabbitmqs_topology() -> None:
 
 
 def _bindings(exchanges: dict[str, Any]) -> list[Any]:
-    bindings = [binding for exchange in exchanges.values() for binding in exchange.bindings.values()]
+    bindings = [binding for exchange in exchanges.values() for binding in exchange.each_binding()]
     return sorted(bindings, key=lambda binding: (binding.source.name, binding.destination.name))
 
 
