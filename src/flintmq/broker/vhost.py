@@ -139,7 +139,7 @@ class VHost:
         self._delayed.discard()
         leaving: list[Queue] = []
         for queue in [*self.queues.values(), *self.replies.values()]:
-            if isinstance(queue, EntryQueue) and not queue.consumers and not queue.is_held:
+            if _is_droppable(queue):
                 # Its bindings and its definition go with those of the virtual host.
                 leaving.append(queue)
                 self.churn.queues_deleted += 1
@@ -149,6 +149,7 @@ class VHost:
                 self.remove_queue(queue)
         self.queues.clear()
         self._exclusive.clear()
+        self.exchanges.discard()
         self._tick.begin(Deletion(leaving))
         self.termini.discard()
         self.stages.discard()
@@ -338,9 +339,7 @@ class VHost:
             return count
         if self.queues.get(queue.name) is not queue:
             return 0
-        del self.queues[queue.name]
-        self.churn.queues_deleted += 1
-        self.exchanges.queue_removed(queue)
+        self._lose(queue)
         count = 0
         if self.dialect.dead_letters_deleted and isinstance(queue, EntryQueue):
             count = dead_letter_all(queue)
@@ -360,10 +359,29 @@ class VHost:
                 del self._exclusive[owner]
         return count
 
+    def _lose(self, queue: Queue) -> None:
+        """Have nobody find a queue, and no message routed to it. Its messages and consumers are still there."""
+        del self.queues[queue.name]
+        self.churn.queues_deleted += 1
+        self.exchanges.queue_removed(queue)
+
     def remove_queues_of(self, connection: object) -> None:
-        """Remove the exclusive queues of a connection that has ended."""
+        """Remove the exclusive queues of a connection that has ended.
+
+        Its client may declare them again at once. If there are many, the ticks drop their messages.
+        """
+        leaving: list[Queue] = []
         for queue in list(self._exclusive.get(connection, {})):
-            self.remove_queue(queue)
+            if _is_droppable(queue) and not self.dialect.dead_letters_deleted:
+                leaving.append(queue)
+                self._lose(queue)
+                self.traffic.queue_gone(queue.kind, queue, queue.outflows or {})
+                queue.owner = None
+            else:
+                self.remove_queue(queue)
+        if leaving:
+            del self._exclusive[connection]
+            self._tick.begin(Deletion(leaving))
 
     def unsubscribe(self, queue: Queue, consumer: Consumer) -> None:
         """End a subscription. An auto-delete queue is removed with its last one."""
@@ -384,3 +402,8 @@ class VHost:
             exchanges.restore_binding(record, exchanges.by_name[record.destination])
         else:
             exchanges.restore_binding(record, self.queues[record.destination])
+
+
+def _is_droppable(queue: Queue) -> bool:
+    """Whether nobody has to be told of a queue that is deleted, so that ticks may drop its messages."""
+    return isinstance(queue, EntryQueue) and not queue.consumers and not queue.is_held

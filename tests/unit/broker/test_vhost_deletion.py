@@ -4,11 +4,12 @@ from itertools import pairwise
 
 from flintmq.base.limits import DELETED_QUEUE_UNITS, STEP_UNITS
 from flintmq.broker.broker import Broker
-from flintmq.broker.message import Table
+from flintmq.broker.exchange.routing import Route
+from flintmq.broker.message import Address, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import entry_queue
 from flintmq.broker.vhost import VHost
-from tests.unit.broker.memory import MemoryStorage, message
+from tests.unit.broker.memory import MemoryStorage, Taker, message
 
 PER_TICK = STEP_UNITS // DELETED_QUEUE_UNITS
 COUNT = 4 * PER_TICK
@@ -128,3 +129,92 @@ def test_a_queue_that_is_used_meanwhile() -> None:
     node.broker.now_ms += 1_000
     node.broker.dispatch()
     assert not node.vhost.queues
+
+
+# -- exclusive queues -----------------------------------------------------------------------------------------------
+
+
+class Owned(Node):
+    """Exclusive queues of one connection, with a message and a binding each."""
+
+    def __init__(self, count: int = COUNT) -> None:
+        super().__init__(0)
+        self.owner = object()
+        self.owned = self.declare(self.owner, count)
+
+    def declare(self, owner: object, count: int) -> list[Queue]:
+        made = [self.vhost.declare_queue(f"q{number}", False, True, False, {}, owner) for number in range(count)]
+        for queue in made:
+            self.vhost.exchanges.bind_queue(queue, "amq.fanout", "", {})
+            self.vhost.deliver(message(), [queue])
+        return made
+
+    @property
+    def left(self) -> int:
+        """The messages of the connection's queues."""
+        return sum(queue.message_count for queue in self.owned)
+
+    def reached(self) -> list[Queue]:
+        """The queues that messages are routed to by the bindings, and by the name of the first queue."""
+        router = self.vhost.router
+        by_binding = router.queues(Route(Address("amq.fanout", "")), message())
+        return [*by_binding, *router.queues(Route(Address("", "q0")), message())]
+
+
+def test_exclusive_queues_are_dropped_in_several_ticks() -> None:
+    """However many exclusive queues a connection has, each tick after its end drops the messages of some."""
+    node = Owned()
+    node.vhost.remove_queues_of(node.owner)
+    counts = [COUNT, node.left]
+    while node.broker.dispatch():
+        counts.append(node.left)
+    counts.append(node.left)
+    assert max(before - after for before, after in pairwise(counts)) <= PER_TICK
+    assert len(counts) > 4
+    assert counts[-1] == 0
+    assert not node.broker.tick.steps
+
+
+def test_exclusive_queues_are_gone_at_once() -> None:
+    """Nobody finds them once their connection has ended, and another one may declare queues of their names."""
+    node = Owned()
+    assert len(node.reached()) == COUNT + 1
+    node.vhost.remove_queues_of(node.owner)
+    assert not node.vhost.queues
+    assert node.reached() == []
+    assert node.broker.tick.churn.queues_deleted == COUNT
+    assert {queue.owner for queue in node.owned} == {None}
+    again = node.declare(object(), 3)
+    node.finish()
+    assert list(node.vhost.queues.values()) == again
+    assert [queue.message_count for queue in again] == [1, 1, 1]
+    assert node.reached() == [*again, again[0]]
+    node.vhost.remove_queues_of(node.owner)
+    assert len(node.vhost.queues) == 3
+
+
+def test_exclusive_queues_that_somebody_has_to_be_told_of() -> None:
+    """A queue with a consumer is deleted at once, so that the consumer is told."""
+    node = Owned(2)
+    taker = Taker()
+    node.owned[0].subscribe(taker, {})
+    node.vhost.remove_queues_of(node.owner)
+    assert taker.is_cancelled
+    node.finish()
+    assert node.left == 0
+
+
+def test_bindings_of_a_deleted_virtual_host() -> None:
+    """Its exchanges forget their bindings in steps."""
+    node = Node(1)
+    for number in range(STEP_UNITS):
+        node.vhost.exchanges.bind_queue(node.queues[0], "amq.headers", "", {"h": number})
+    source = node.vhost.exchanges.find("amq.headers")
+    costs = [int(source.match_costs)]
+    node.broker.delete_vhost("/")
+    costs.append(int(source.match_costs))
+    while node.broker.dispatch():
+        costs.append(int(source.match_costs))
+    costs.append(int(source.match_costs))
+    assert max(before - after for before, after in pairwise(costs)) <= costs[0] // 4
+    assert costs[-1] == 0

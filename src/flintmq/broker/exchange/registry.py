@@ -200,6 +200,11 @@ class ExchangeRegistry:
             if exchange.durable:
                 self._storage.definitions.delete_exchange(self._vhost, exchange.name)
 
+    def discard(self) -> None:
+        """Remove all bindings: the virtual host is deleted."""
+        for exchange in self.by_name.values():
+            self.bindings.remove_from(exchange)
+
     def queue_made(self) -> None:
         """Tell the router that the default exchange leads to a new queue."""
         self.router.changed(self._default)

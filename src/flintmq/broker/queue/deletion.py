@@ -12,7 +12,7 @@ from flintmq.broker.tick import SteppedWork
 
 @final
 class Deletion(SteppedWork):
-    """Queues of a deleted virtual host. They have no consumers, and nobody holds entries of them."""
+    """Queues that nobody finds any more. They have no consumers, and nobody holds entries of them."""
 
     def __init__(self, queues: list[Queue]) -> None:
         self._queues = queues
