@@ -25,6 +25,18 @@ class Outflow:
         self.acked: i64 = 0
         self.redelivered: i64 = 0
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing was counted. There is no redelivery without a delivery, and no acknowledgement."""
+        return (
+            self.delivered == 0
+            and self.delivered_no_ack == 0
+            and self.got == 0
+            and self.got_no_ack == 0
+            and self.got_empty == 0
+            and self.acked == 0
+        )
+
     def add(self, other: "Outflow") -> None:
         """Add the counts of another object that is being deleted."""
         self.delivered += other.delivered
@@ -90,6 +102,8 @@ class Traffic:
 
     def queue_gone(self, kind: str, outflow: Outflow, parts: dict[str, Outflow]) -> None:
         """Add the counts of a deleted queue. `parts` are the messages that left it, by protocol."""
+        if outflow.is_zero:
+            return
         self.gone.add(outflow)
         self._add_gone((kind, ""), outflow)
         for protocol, part in parts.items():

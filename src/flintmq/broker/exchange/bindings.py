@@ -75,7 +75,7 @@ class Bindings(SteppedWork):
                 for binding in gone.values():
                     source.forget(binding)
             else:
-                self._forget_later(source, {destination: gone})
+                self._forget_later(source, destination, gone)
         return sources
 
     def remove_from(self, source: Exchange) -> None:
@@ -84,7 +84,9 @@ class Bindings(SteppedWork):
         WORK.spent += _REMOVED_UNITS * source.binding_count
         source.bindings = {}
         source.binding_count = 0
-        self._forget_later(source, gone)
+        if gone:
+            self._stale.append((source, gone))
+            self._begin()
 
     def _no_source(self, destination: Queue | Exchange, source: Exchange) -> None:
         sources = self._sources.get(destination)
@@ -95,8 +97,17 @@ class Bindings(SteppedWork):
 
     # -- steps --------------------------------------------------------------------------------------------------
 
-    def _forget_later(self, source: Exchange, gone: dict[Queue | Exchange, dict[BindingKey, Binding]]) -> None:
-        self._stale.append((source, gone))
+    def _forget_later(
+        self, source: Exchange, destination: Queue | Exchange, bindings: dict[BindingKey, Binding]
+    ) -> None:
+        if self._stale and self._stale[-1][0] is source:
+            # One of many queues that are deleted together.
+            self._stale[-1][1][destination] = bindings
+        else:
+            self._stale.append((source, {destination: bindings}))
+        self._begin()
+
+    def _begin(self) -> None:
         self._router.has_stale = True
         if not self._is_busy:
             self._is_busy = True
