@@ -221,7 +221,11 @@ class Fifo(Ready):
 
     def _sort_in(self) -> None:
         returned = self._returned
-        returned.sort(key=_position_downwards)
+        if _ascends(returned):
+            # What a client returns together comes back in the order of its deliveries.
+            returned.reverse()
+        else:
+            returned.sort(key=_position_downwards)
         newest = returned[0].position
         # The front may be empty after entries expired, and returned entries may come from the middle of the store.
         older: list[list[Entry]] = []
@@ -234,6 +238,9 @@ class Fifo(Ready):
         self._returned = []
         front = self._front
         at: i64 = bisect_left(front, -newest, key=_position_downwards)
+        if at == len(front):
+            front += returned
+            return
         if len(returned) <= _FEW_ENTRIES:
             # The front may be long, and a client may return and take one entry again and again.
             for entry in returned:
@@ -428,6 +435,15 @@ def _ready(block: list[Entry]) -> list[Entry]:
 
 def _behind(block: list[Entry], after: i64) -> list[Entry]:
     return [entry for entry in block if entry.position > after and entry.state == READY]
+
+
+def _ascends(entries: list[Entry]) -> bool:
+    before: i64 = -1
+    for entry in entries:
+        if entry.position < before:
+            return False
+        before = entry.position
+    return True
 
 
 def _position_downwards(entry: Entry) -> int:
