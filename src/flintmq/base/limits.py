@@ -86,9 +86,9 @@ OUTPUT_BACK_PRESSURE_BYTES: Final = 64 * 1024 * 1024
 # One queue may deliver so many messages before other queues get their turn: a few milliseconds of compiled work, and
 # more than one connection can send in a tick, so that a queue whose consumers keep up does not grow.
 DISPATCH_BURST_MESSAGES: Final = 16_384
-# The work per tick for dead letters: 256 of them with small headers, some three milliseconds. Nobody is served
-# meanwhile, and the others follow in the next tick.
-DEAD_LETTER_STEP_UNITS: Final = 4_096
+# The work per tick for dead letters: 128 of them with small headers, some two milliseconds, because the tick may also
+# expire messages. Nobody is served meanwhile, and the others follow in the next tick.
+DEAD_LETTER_STEP_UNITS: Final = 2_048
 # The work per tick that is done in steps, and as much for unused queues: two to three milliseconds.
 STEP_UNITS: Final = 2_048
 # The work of deleting a queue, without its messages and bindings: 50 µs if its definition has to be deleted.
@@ -98,7 +98,8 @@ DELETED_QUEUE_UNITS: Final = 32
 POLICY_NAME_UNITS: Final = 32
 # The work of dropping a message because a policy made its queue shorter: 2 µs if it is dead-lettered.
 TRIMMED_MESSAGE_UNITS: Final = 2
-# The messages that expire per tick, on all queues together: some three milliseconds.
+# The messages that expire per tick, on all queues together: some three milliseconds. Those that are dead-lettered count
+# twice, because the tick also publishes dead letters.
 EXPIRY_STEP_MESSAGES: Final = 1_024
 # The held messages of a queue that are due in a tick: those of a delayed exchange take ten microseconds and more each.
 DUE_STEP_MESSAGES: Final = 256

@@ -24,7 +24,7 @@ from flintmq.broker.timers import Timed
 # The interval, in ms, of the check whether routes or settings of dead letters have changed.
 _CHECK_MS: Final = 10_000
 # Dead letters per tick, for new and for held ones separately: others get their turn in between.
-DEAD_LETTERS_PER_TICK: Final = 256
+DEAD_LETTERS_PER_TICK: Final = 128
 # Bytes of bodies in one block of the journal, not counting the last dead letter.
 DEAD_LETTER_BYTES_PER_TICK: Final = 4 * 1024 * 1024
 

@@ -397,6 +397,8 @@ class EntryQueue(Queue):
             # The entry was in a page, and is no longer in the store.
             self._bytes -= len(entry.message.body)
             self._left(entry)
+        if self._expiry is not None and self.settings.dead_letter_exchange is not None:
+            self._expiry.spend(1)
         self.make_dead_letter(entry, EXPIRED)
 
     # -- counters -----------------------------------------------------------------------------------------------

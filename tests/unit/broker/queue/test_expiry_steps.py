@@ -143,3 +143,15 @@ def test_a_client_that_asks_gets_the_one_behind_them(node: Node) -> None:
     entry = queue.get()
     assert entry is not None
     assert entry.message.body == b"last"
+
+
+def test_dead_letters_count_twice() -> None:
+    """Half as many expire in a tick if they are dead-lettered, because the tick publishes dead letters, too."""
+    node = Node(False)
+    queue = node.queue(x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    dead = node.vhost.declare_queue("dead", True, False, False, {}, None)
+    fill(queue, COUNT)
+    node.pass_time()
+    counts = node.counts(lambda: dead.message_count + len(node.broker.tick.dead_letters))
+    assert max(after - before for before, after in pairwise([0, *counts])) == EXPIRY_STEP_MESSAGES // 2
+    assert (queue.message_count, dead.message_count) == (0, COUNT)

@@ -309,7 +309,8 @@ def test_causes_say_of_how_many_messages(api: Api) -> None:
         publish(api, f"message {number}", "work")
     get = {"count": 250, "ackmode": "reject_requeue_false", "encoding": "auto"}
     assert len(api.post("/api/queues/%2F/work/get", get).json()) == 250
-    api.broker.dispatch()
+    while api.broker.dispatch():
+        pass
     (graveyard,) = api.found("/api/dead-letters")
     assert (graveyard["messages"], graveyard["messages_examined"]) == (250, 200)
     assert graveyard["causes"] == [{"reason": "rejected", "queue": "work", "count": 200}]
