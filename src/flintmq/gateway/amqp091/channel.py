@@ -22,6 +22,7 @@ from flintmq.base.errors import (
 )
 from flintmq.base.limits import (
     ANSWER_BYTES_PER_UNIT,
+    FAILED_CHANNEL_UNITS,
     SELECTOR_UNITS_PER_CHARACTER,
     STAGE_ATTEMPTS_MAX,
     UNACKED_TAGS_PER_UNIT,
@@ -519,6 +520,7 @@ class ServerChannel(ClientChannel):
         self._access.close_channel()
         if isinstance(error, AmqpError) and not error.closes_connection:
             connection = self.connection
+            self._engine.spend(FAILED_CHANNEL_UNITS)
             self.gateway.host.channel_failed(connection.peer, connection.user, int(self._channel.number), error)
         confirms = self.confirms
         if confirms.is_confirming:

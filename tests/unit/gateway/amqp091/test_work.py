@@ -1,11 +1,14 @@
 """Few bytes that ask for much: how much is done of it before others have their turn."""
 
+from itertools import pairwise
+
 from flintmq.base.errors import ClosedByPeer
 from flintmq.base.limits import (
     ADDRESS_WORK_UNITS,
     ANSWER_BYTES_PER_UNIT,
     ASKED_CONSUMERS_PER_UNIT,
     DISPATCH_BURST_MESSAGES,
+    FAILED_CHANNEL_UNITS,
     MESSAGE_WORK_UNITS,
     TICK_WORK_UNITS,
     UNACKED_TAGS_PER_UNIT,
@@ -218,3 +221,23 @@ def test_a_message_that_is_too_much_work_costs_its_publisher() -> None:
     assert isinstance(reason, ClosedByPeer)
     assert reason.code == 406
     assert client.server.vhost.queues["q"].message_count == 0
+
+
+def test_channels_that_fail_are_counted() -> None:
+    """A client whose channels all fail at once has some of them closed in a tick, and the others in the next ones."""
+    server = Server()
+    client = Client(server)
+    count = 2 * TICK_WORK_UNITS // FAILED_CHANNEL_UNITS
+    channels = [client.channel() for _ in range(count)]
+    for channel in channels:
+        channel.send(QueueDeclare(queue="missing", passive=True))
+    engine = client.connection.engine
+    engine.refresh()
+    engine.receive(client.side.sent(), 0.0)
+    failed = [len(server.host.failed)]
+    while engine.is_paused:
+        engine.refresh()
+        engine.receive(b"", 0.0)
+        failed.append(len(server.host.failed))
+    assert max(after - before for before, after in pairwise([0, *failed])) <= TICK_WORK_UNITS // FAILED_CHANNEL_UNITS
+    assert failed[-1] == count
