@@ -479,7 +479,7 @@ class ServerChannel(ClientChannel):
         """
         unacked = self.deliveries.unacked
         if self.transaction is None:
-            self.deliveries.settle(unacked.take(delivery_tag, multiple), outcome)
+            self.deliveries.settle_taken(unacked.take(delivery_tag, multiple), outcome)
         else:
             if multiple:
                 self._engine.spend(unacked.span // UNACKED_TAGS_PER_UNIT)

@@ -7,9 +7,11 @@ from mypy_extensions import i64
 from flintmq.base.errors import AmqpError, ContentTooLarge, LocalProtocolError, PreconditionFailed
 from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, ASKED_CONSUMERS_PER_UNIT, FRAME_OVERHEAD_BYTES
 from flintmq.base.rotation import behind
+from flintmq.base.work import WORK
 from flintmq.broker.counters.traffic import Outflow
 from flintmq.broker.message import PERSISTENT, UNSENDABLE, Address, Entry, Message
 from flintmq.broker.queue.base import Consumer, Queue
+from flintmq.broker.tick import SteppedWork
 from flintmq.broker.timers import Timed
 from flintmq.gateway.amqp091.codec import CODEC_091, DELIVERY_COUNT, failures
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
@@ -18,11 +20,18 @@ from flintmq.gateway.amqp091.unacked import ACCEPT, REQUEUE, Delivery, Unacked
 from flintmq.gateway.amqp091.window import Window
 from flintmq.gateway.conversion.converted import TO_091
 from flintmq.protocol.amqp091.channel import Channel
+from flintmq.protocol.amqp091.connection import Connection
 from flintmq.protocol.output import Output
 from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES
 from flintmq.wire.amqp091.properties import add_header
 from flintmq.wire.amqp091.tables import encode_address
 
+# More deliveries than these are settled in steps: they take two milliseconds.
+_SETTLED_AT_ONCE: Final = 8_192
+# The deliveries that are settled in one unit of work.
+_SETTLED_PER_UNIT: Final = 4
+# Spent while a connection's next method waits for the steps of a settlement: more than it can ever pay.
+_WAITING_UNITS: Final = 1 << 60
 # Replaces the message of a delivered entry whose stream keeps the message.
 NO_MESSAGE: Final = Message(Address("", ""), CODEC_091, CODEC_091.nothing, b"", PERSISTENT, 0)
 
@@ -222,15 +231,28 @@ class Deliveries(Outflow):
     def accept(self, delivery_tag: i64, multiple: bool) -> None:
         """Accept deliveries (basic.ack). Raises PreconditionFailed for a tag that is not outstanding."""
         taken = self.unacked.take(delivery_tag, multiple)
-        self.acked += len(taken)
         if multiple:
+            if len(taken) > _SETTLED_AT_ONCE:
+                self._settle_in_steps(taken, ACCEPT)
+                return
             self._engine.spend(len(taken))
+        self.acked += len(taken)
         is_waited_for = self._is_waited_for()
         for delivery in taken:
             delivery.queue.settle(delivery.entry)
             self._release(delivery)
         if is_waited_for:
             self._reopen_window()
+
+    def settle_taken(self, deliveries: list[Delivery], outcome: int) -> None:
+        """Settle deliveries that were taken from `unacked` outside of a transaction, in steps if there are many."""
+        if outcome != REQUEUE and len(deliveries) > _SETTLED_AT_ONCE:
+            self._settle_in_steps(deliveries, outcome)
+        else:
+            self.settle(deliveries, outcome)
+
+    def _settle_in_steps(self, deliveries: list[Delivery], outcome: int) -> None:
+        self._tick.begin(_Settlement(self, self._engine, deliveries, outcome))
 
     def settle(self, deliveries: list[Delivery], outcome: int) -> None:
         """Accept, reject or requeue deliveries that were taken from `unacked`."""
@@ -362,3 +384,33 @@ class _Timeout(Timed):
 
     def on_due(self, now_ms: i64) -> None:
         self._deliveries.check_timeouts()
+
+
+@final
+class _Settlement(SteppedWork):
+    """Deliveries of a channel that are accepted or rejected together, in steps.
+
+    The client's next method waits until all are settled. If the connection ends before, the steps go on.
+    """
+
+    def __init__(self, owner: Deliveries, engine: Connection, deliveries: list[Delivery], outcome: int) -> None:
+        self._owner = owner
+        self._engine = engine
+        self._outcome = outcome
+        # The next one last, so that each step frees those that it has settled.
+        self._deliveries = deliveries
+        self._deliveries.reverse()
+        engine.spend(_WAITING_UNITS)
+
+    def step(self, most: i64) -> bool:
+        left = self._deliveries
+        count: i64 = min(max(most, 1) * _SETTLED_PER_UNIT, len(left))
+        WORK.spent += count // _SETTLED_PER_UNIT
+        is_over = True
+        try:
+            self._owner.settle([left.pop() for _ in range(count)], self._outcome)
+            is_over = not left
+        finally:
+            if is_over:
+                self._engine.spend(-_WAITING_UNITS)
+        return not is_over
