@@ -159,7 +159,7 @@ async def filtered(items: Iterable[T], is_wanted: Callable[[T], bool]) -> list[T
 
 
 async def sorted_by(items: list[T], key: Callable[[T], Any], *, reverse: bool = False) -> list[T]:
-    """Sort items by their keys, in slices."""
+    """Sort items by their keys, in slices. The list is empty afterwards, so that its items can be freed one by one."""
     runs: list[list[tuple[Any, int, T]]] = []
     now = Slice()
     for start in range(0, len(items), _SORTED_AT_ONCE):
@@ -169,4 +169,13 @@ async def sorted_by(items: list[T], key: Callable[[T], Any], *, reverse: bool = 
         runs.append(run)
         if now.is_over:
             await now.pause()
-    return await gathered(item for _, _, item in merge(*runs, reverse=reverse))
+    items.clear()
+    # The keys are freed as they are merged: all at once would be more than a slice.
+    return await gathered(item for _, _, item in merge(*map(drained, runs), reverse=reverse))
+
+
+def drained(items: list[T]) -> Iterator[T]:
+    """The items in order, each of which the list no longer has when it comes: who frees them frees one by one."""
+    items.reverse()
+    while items:
+        yield items.pop()

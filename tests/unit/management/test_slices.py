@@ -17,7 +17,7 @@ from flintmq.management.http.listing import Pieces, encoded_list
 from flintmq.management.messages.browse import BrowsedMessage, browse
 from flintmq.management.messages.selection import Selection
 from flintmq.management.metrics.exposition import GAUGE, Family, each_of
-from flintmq.management.slices import SLICE_SECONDS, Slice, each, filtered, gathered, sorted_by
+from flintmq.management.slices import SLICE_SECONDS, Slice, drained, each, filtered, gathered, sorted_by
 from tests.unit.broker.memory import message
 from tests.unit.management.fake_node import Api
 
@@ -66,9 +66,45 @@ def test_sorting(reverse: bool) -> None:
     """A long list is sorted in runs that are merged, and keys need no order beyond their own."""
     shuffled = [{"number": number // 2} for number in ITEMS]
     random.Random(7).shuffle(shuffled)  # noqa: S311 - any order will do
+    expected = sorted((item["number"] for item in shuffled), reverse=reverse)
     made, turns = turns_of(sorted_by(shuffled, lambda item: item["number"], reverse=reverse))
-    assert [item["number"] for item in made] == sorted((item["number"] for item in shuffled), reverse=reverse)
+    assert [item["number"] for item in made] == expected
     assert turns >= 300
+
+
+def test_a_list_that_is_drained() -> None:
+    """Each item leaves the list when it comes."""
+    items = list(range(5))
+    assert [(item, len(items)) for item in drained(items)] == [(0, 4), (1, 3), (2, 2), (3, 1), (4, 0)]
+
+
+def test_keys_are_freed_one_by_one() -> None:
+    """The keys by which a list was sorted are freed as it is merged: all at once would be more than a slice."""
+
+    class Key(str):
+        __slots__ = ("__weakref__",)
+
+    known: list[weakref.ref[Key]] = []
+    alive: list[int] = []
+
+    def key(item: int) -> Key:
+        made = Key(f"{item:05}")
+        known.append(weakref.ref(made))
+        return made
+
+    async def sort() -> list[int]:
+        async def watch() -> None:
+            while True:
+                await asyncio.sleep(0)
+                alive.append(sum(ref() is not None for ref in known))
+
+        watching = asyncio.create_task(watch())
+        made = await sorted_by(ITEMS[:], key)
+        watching.cancel()
+        return made
+
+    assert asyncio.run(sort()) == ITEMS
+    assert any(0 < count < len(ITEMS) // 2 for count in alive[len(alive) // 2 :])
 
 
 def test_what_is_wanted() -> None:

@@ -15,7 +15,7 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.broker.pattern import Pattern
 from flintmq.management.errors import JSON_TYPE, BadRequest
 from flintmq.management.http.call import Call
-from flintmq.management.slices import Slice, each, filtered, gathered, sorted_by
+from flintmq.management.slices import Slice, drained, each, filtered, gathered, sorted_by
 
 # RabbitMQ's limits.
 _PAGE_SIZE: Final = 100
@@ -46,7 +46,9 @@ async def listed(
     sort = call.query("sort")
     reverse = call.query("sort_reverse") == "true"
     total = len(items)
+    # From now on this list alone has them, so that each is freed when it is written.
     found = list(items)
+    del items
     if page is not None and (wanted := call.query("name")):
         matches = _name_filter(wanted, is_pattern=call.query("use_regex") == "true")
         found = await filtered(found, lambda item: matches(name(item)))
@@ -54,13 +56,14 @@ async def listed(
         fields = sort.split(".")
         # Only the sort keys are kept: ten thousand descriptions would burden the garbage collector.
         ranked = await gathered((_rank(_fields(describe(item)), fields), item) for item in found)
-        found = await each(await sorted_by(ranked, _first, reverse=reverse), _second)
+        found = await each(drained(await sorted_by(ranked, _first, reverse=reverse)), _second)
     else:
         found = await sorted_by(found, order or name, reverse=reverse)
-    rows: Iterable[Any] = (describe(item) for item in _part(found, page))
+    count = len(found)
+    rows: Iterable[Any] = (describe(item) for item in drained(_part(found, page)))
     if columns is not None:
         rows = (_picked(_fields(facts), columns) for facts in rows)
-    return await _encoded(rows, None if page is None else page.facts(total, len(found)))
+    return await _encoded(rows, None if page is None else page.facts(total, count))
 
 
 def _page(call: Call) -> "_Page | None":

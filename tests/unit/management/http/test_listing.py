@@ -1,6 +1,7 @@
 """Lists as RabbitMQ's API gives them: pages, names, orders and columns."""
 
-from typing import Any
+import weakref
+from typing import Any, final
 
 import pytest
 from starlette.responses import Response
@@ -111,3 +112,29 @@ def test_columns(api: Api) -> None:
     """Only those that are asked for, on pages, too."""
     assert api.found("/api/list?columns=name,in.it")[0] == {"name": "q0", "in": {"it": 0}}
     assert api.found("/api/list?page=1&page_size=1&columns=number")["items"] == [{"number": 0}]
+
+
+@final
+class _Object:
+    def __init__(self, number: int) -> None:
+        self.name = f"o{number:04}"
+
+
+@pytest.mark.parametrize("query", ["", "?sort=name&sort_reverse=true"])
+def test_objects_are_freed_one_by_one(query: str) -> None:
+    """Objects that exist for the list only are freed as they are written: all at once would take milliseconds."""
+    known: list[weakref.ref[_Object]] = []
+    alive: list[int] = []
+
+    def described(item: _Object) -> dict[str, Any]:
+        alive.append(sum(ref() is not None for ref in known))
+        return {"name": item.name}
+
+    async def of_objects(call: Call) -> Response:
+        objects = [_Object(number) for number in range(200)]
+        known.extend(map(weakref.ref, objects))
+        return await listed(call, [objects.pop() for _ in range(200)], described, lambda item: item.name)
+
+    api = Api([Route("GET", "/api/objects", of_objects, Right.USER, "Lists.")])
+    assert len(api.found(f"/api/objects{query}")) == 200
+    assert alive[-200:] == list(range(200, 0, -1))
