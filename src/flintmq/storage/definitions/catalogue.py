@@ -72,13 +72,9 @@ class Catalogue:
     def __init__(self, identity: int, generation: int) -> None:
         self.identity = identity
         self.generation = generation
-        # Maps a key to the virtual host of the object and the JSON text of its definition.
-        self._entries: dict[Key, tuple[str, str]] = {}
-        self._queue_ids: dict[tuple[str, str], int] = {}
-        # Maps lease ids to queue ids, because deleting a queue deletes its leases.
-        self._leases: dict[int, int] = {}
+        # By virtual host, because clients wait while one is deleted with all its objects. None: the virtual hosts.
+        self._vhosts: dict[str | None, _OfVHost] = {}
         self._changes: list[str] = []
-        self._size = 0
         # If the texts are too long for one segment, each segment gets a part of them; the next part begins at this
         # index.
         self._turn = 0
@@ -109,11 +105,15 @@ class Catalogue:
         """Drop the staged changes, which will never reach the disk."""
         self._changes.clear()
 
+    @property
+    def _size(self) -> int:
+        return sum(of_vhost.size for of_vhost in self._vhosts.values())
+
     def encode_all(self, size_max: int) -> bytes:
         """Encode all definitions as a record. If their text is longer than `size_max` bytes, encode a part of them; the
         next call continues after it.
         """
-        texts = [text for _, text in self._entries.values()]
+        texts = [text for of_vhost in self._vhosts.values() for text in of_vhost.texts.values()]
         if self._size <= size_max:
             return encode_definitions(self.identity, self.generation, True, texts)
         part: list[str] = []
@@ -129,81 +129,92 @@ class Catalogue:
 
     def text_of_queue(self, queue_id: int) -> str:
         """The JSON text of a queue's definition; empty if the queue is unknown."""
-        return self._entries.get((QUEUE, queue_id, ""), ("", ""))[1]
+        key: Key = (QUEUE, queue_id, "")
+        return next((found.texts[key] for found in self._vhosts.values() if key in found.texts), "")
 
     # -- changes ------------------------------------------------------------------------------------------------
 
     def put_vhost(self, vhost: VHostRecord) -> None:
-        self._put((VHOST, vhost.name, ""), "", _fields(vhost))
+        self._put((VHOST, vhost.name, ""), None, _fields(vhost))
 
     def delete_vhost(self, name: str) -> None:
-        self._delete((VHOST, name, ""), {"name": name})
-        # Clients wait meanwhile, and there may be many queues: a call of `_forget` for each takes longer.
-        entries = self._entries
-        for key in [key for key, (vhost, _) in entries.items() if vhost == name and key[0] != VHOST]:
-            self._size -= len(entries.pop(key)[1])
-        self._queue_ids = {place: queue_id for place, queue_id in self._queue_ids.items() if place[0] != name}
-        self._leases = {lease: queue for lease, queue in self._leases.items() if (LEASE, lease, "") in entries}
+        self._delete((VHOST, name, ""), None, {"name": name})
+        self._vhosts.pop(name, None)
 
     def put_exchange(self, exchange: ExchangeRecord) -> None:
         record = {**_fields(exchange), "arguments": _table(exchange.arguments)}
         self._put((EXCHANGE, exchange.vhost, exchange.name), exchange.vhost, record)
 
     def delete_exchange(self, vhost: str, name: str) -> None:
-        self._delete((EXCHANGE, vhost, name), {"vhost": vhost, "name": name})
+        self._delete((EXCHANGE, vhost, name), vhost, {"vhost": vhost, "name": name})
 
     def put_queue(self, queue: QueueRecord) -> None:
         record = {**_fields(queue), "arguments": _table(queue.arguments)}
         self._put((QUEUE, queue.id, ""), queue.vhost, record)
-        self._queue_ids[queue.vhost, queue.name] = queue.id
+        self._of(queue.vhost).queue_ids[queue.name] = queue.id
 
     def delete_queue(self, vhost: str, name: str) -> None:
-        queue_id = self._queue_ids.pop((vhost, name), None)
+        of_vhost = self._of(vhost)
+        queue_id = of_vhost.queue_ids.pop(name, None)
         if queue_id is not None:
-            self._delete_id(QUEUE, queue_id)
-            for lease_id in [lease_id for lease_id, leased in self._leases.items() if leased == queue_id]:
-                self.delete_lease(lease_id)
+            self._delete_id(QUEUE, queue_id, vhost)
+            for lease_id in [lease_id for lease_id, leased in of_vhost.leases.items() if leased == queue_id]:
+                self.delete_lease(lease_id, vhost)
 
     def put_terminus(self, terminus: TerminusRecord) -> None:
         record = {**_fields(terminus), "configuration": terminus.configuration.hex()}
         self._put((TERMINUS, terminus.id, ""), terminus.vhost, record)
 
-    def delete_terminus(self, terminus_id: int) -> None:
-        self._delete_id(TERMINUS, terminus_id)
+    def delete_terminus(self, terminus_id: int, vhost: str) -> None:
+        self._delete_id(TERMINUS, terminus_id, vhost)
 
     def put_lease(self, lease: LeaseRecord) -> None:
         self._put((LEASE, lease.id, ""), lease.vhost, _fields(lease))
-        self._leases[lease.id] = lease.queue_id
+        self._of(lease.vhost).leases[lease.id] = lease.queue_id
 
-    def delete_lease(self, lease_id: int) -> None:
-        self._delete_id(LEASE, lease_id)
+    def delete_lease(self, lease_id: int, vhost: str) -> None:
+        self._delete_id(LEASE, lease_id, vhost)
+        self._of(vhost).leases.pop(lease_id, None)
 
     def put_stage(self, stage: StageRecord) -> None:
         self._put((STAGE, stage.id, ""), stage.vhost, _fields(stage))
 
-    def delete_stage(self, stage_id: int) -> None:
-        self._delete_id(STAGE, stage_id)
+    def delete_stage(self, stage_id: int, vhost: str) -> None:
+        self._delete_id(STAGE, stage_id, vhost)
 
-    def _put(self, key: Key, vhost: str, record: Mapping[str, object]) -> None:
+    def _put(self, key: Key, vhost: str | None, record: Mapping[str, object]) -> None:
         text = json.dumps({"kind": key[0], **record}, separators=(",", ":"))
-        self._forget(key)
-        self._entries[key] = (vhost, text)
-        self._size += len(text)
+        of_vhost = self._of(vhost)
+        of_vhost.size += len(text) - len(of_vhost.texts.pop(key, ""))
+        of_vhost.texts[key] = text
         self._changes.append(text)
 
-    def _delete_id(self, kind: str, numbered: int) -> None:
-        self._delete((kind, numbered, ""), {"id": numbered})
+    def _delete_id(self, kind: str, numbered: int, vhost: str) -> None:
+        self._delete((kind, numbered, ""), vhost, {"id": numbered})
 
-    def _delete(self, key: Key, named: Mapping[str, object]) -> None:
-        self._forget(key)
+    def _delete(self, key: Key, vhost: str | None, named: Mapping[str, object]) -> None:
+        of_vhost = self._of(vhost)
+        of_vhost.size -= len(of_vhost.texts.pop(key, ""))
         self._changes.append(json.dumps({"kind": key[0], **named, "gone": True}, separators=(",", ":")))
 
-    def _forget(self, key: Key) -> None:
-        found = self._entries.pop(key, None)
-        if found is not None:
-            self._size -= len(found[1])
-            if key[0] == LEASE and isinstance(key[1], int):
-                self._leases.pop(key[1], None)
+    def _of(self, vhost: str | None) -> "_OfVHost":
+        found = self._vhosts.get(vhost)
+        if found is None:
+            found = self._vhosts[vhost] = _OfVHost()
+        return found
+
+
+@final
+class _OfVHost:
+    """The definitions of a virtual host. `size` is the length of all texts."""
+
+    def __init__(self) -> None:
+        # Maps a key to the JSON text of its definition.
+        self.texts: dict[Key, str] = {}
+        self.queue_ids: dict[str, int] = {}
+        # Maps lease ids to queue ids, because deleting a queue deletes its leases.
+        self.leases: dict[int, int] = {}
+        self.size = 0
 
 
 def _fields(record: object) -> dict[str, object]:

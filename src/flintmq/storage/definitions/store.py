@@ -178,7 +178,7 @@ class SqliteDefinitions(DefinitionStore):
 
     def delete_terminus(self, terminus: TerminusRecord) -> None:
         self._stage("DELETE FROM termini WHERE id = ?", terminus.id)
-        self.catalogue.delete_terminus(terminus.id)
+        self.catalogue.delete_terminus(terminus.id, terminus.vhost)
 
     def put_lease(self, lease: LeaseRecord) -> None:
         self._stage(
@@ -194,7 +194,7 @@ class SqliteDefinitions(DefinitionStore):
 
     def delete_lease(self, lease: LeaseRecord) -> None:
         self._stage("DELETE FROM leases WHERE id = ?", lease.id)
-        self.catalogue.delete_lease(lease.id)
+        self.catalogue.delete_lease(lease.id, lease.vhost)
 
     def put_stage(self, stage: StageRecord) -> None:
         self._stage("INSERT OR REPLACE INTO stages VALUES (?, ?, ?, ?)", stage.id, stage.vhost, stage.name, stage.user)
@@ -203,7 +203,7 @@ class SqliteDefinitions(DefinitionStore):
 
     def delete_stage(self, stage: StageRecord) -> None:
         self._stage("DELETE FROM stages WHERE id = ?", stage.id)
-        self.catalogue.delete_stage(stage.id)
+        self.catalogue.delete_stage(stage.id, stage.vhost)
 
     def put_secret(self, name: str, value: bytes) -> None:
         self._stage("INSERT OR REPLACE INTO secrets VALUES (?, ?)", name, value)
