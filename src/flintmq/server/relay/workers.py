@@ -87,36 +87,45 @@ class IoWorkers:
 
     async def _spawn(self, number: int) -> _Worker:
         """Start a worker. Raises FlintError if the system does not let us."""
+        try:
+            link, process = await self._launch()
+        except OSError as error:
+            raise FlintError(
+                f"I/O worker {number} cannot be started: {error}; server.io_workers = 0 needs none"
+            ) from error
+        worker = _Worker(number, process, link, self._loop.time())
+        self._workers[link] = worker
+        self._server.connections.links.append(link)
+        accept = tuple(Listening(each.fileno(), is_secure) for each, is_secure in self._listening)
+        self._tell(link, Order(accept, self._certificates()))
+        return worker
+
+    async def _launch(self) -> "tuple[Link, subprocess.Popen[bytes]]":
+        """Start a process that has the other end of a link. Raises OSError if the system does not let us."""
         ours, theirs = socket.socketpair()
-        # By this thread, which lives as long as the broker: the system kills the worker when its thread ends.
+        link = Link(self._loop, self._server.schedule.request, self._accept, self._on_note, self._on_lost)
         try:
             for each in (ours, theirs):
                 _enlarge(each)
+            ours.setblocking(False)
+            # First the link: a process without one would not learn that it has to end. A shield, because event loops
+            # and the socket would both close the descriptor if this was cancelled.
+            await asyncio.shield(self._loop.create_unix_connection(lambda: cast(asyncio.Protocol, link), sock=ours))
             inherited = [theirs.fileno(), *(each.fileno() for each, _ in self._listening)]
             arguments = [_PACKAGES, str(theirs.fileno()), str(os.getpid())]
+            # By this thread, which lives as long as the broker: the system kills the worker when its thread ends.
             process = subprocess.Popen(  # noqa: S603, ASYNC220 - our own program, which runs on
                 [sys.executable, "-P", "-c", _PROGRAM, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=inherited,
             )
-        except OSError as error:
-            ours.close()
-            raise FlintError(
-                f"I/O worker {number} cannot be started: {error}; server.io_workers = 0 needs none"
-            ) from error
+        except OSError:
+            link.abort()
+            raise
         finally:
             theirs.close()
-        server = self._server
-        link = Link(self._loop, server.schedule.request, self._accept, self._on_note, self._on_lost)
-        worker = _Worker(number, process, link, self._loop.time())
-        self._workers[link] = worker
-        ours.setblocking(False)
-        self._server.connections.links.append(link)
-        await self._loop.create_unix_connection(lambda: cast(asyncio.Protocol, link), sock=ours)
-        accept = tuple(Listening(each.fileno(), is_secure) for each, is_secure in self._listening)
-        self._tell(link, Order(accept, self._certificates()))
-        return worker
+        return link, process
 
     async def _wait_for(self, worker: _Worker) -> None:
         """Wait until a worker accepts clients. Raises FlintError if it does not."""
@@ -165,7 +174,10 @@ class IoWorkers:
             worker.ready.set_result(report.failure)
 
     def _on_lost(self, link: Link, reason: str) -> None:
-        worker = self._workers.pop(link)
+        worker = self._workers.pop(link, None)
+        if worker is None:
+            # Its process was not started.
+            return
         self._server.connections.links.remove(link)
         if not worker.ready.done():
             worker.ready.set_result(reason)

@@ -1,0 +1,154 @@
+"""Workers are started until there are as many as there should be, whatever the system refuses meanwhile."""
+
+import asyncio
+import errno
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from flintmq.server.amqp import AmqpServer
+from flintmq.server.relay import workers
+from flintmq.server.relay.workers import IoWorkers
+from tests.waiting import WAIT_SECONDS
+
+
+class Process:
+    """A worker's process, which holds its end of the link until it is killed."""
+
+    def __init__(self, _arguments: list[str], *, pass_fds: list[int], **_: object) -> None:
+        self.pid = 4711
+        self.end: int | None = os.dup(pass_fds[0])
+
+    def kill(self) -> None:
+        if self.end is not None:
+            os.close(self.end)
+            self.end = None
+
+    def wait(self, _timeout: float | None = None) -> int:
+        assert self.end is None
+        return -9
+
+
+class Failing:
+    """A call to the system that fails a number of times before it does what it should."""
+
+    def __init__(self, times: int, call: Callable[..., Any]) -> None:
+        self.left = times
+        self._call = call
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - those of the call
+        if self.left:
+            self.left -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return self._call(*arguments, **named)
+
+
+class Log:
+    """The events of the log, and their facts."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, object]]] = []
+
+    def info(self, event: str, **facts: object) -> None:
+        self.lines.append((event, facts))
+
+    warning = info
+
+    @property
+    def events(self) -> list[str]:
+        return [event for event, _ in self.lines]
+
+
+@pytest.fixture(autouse=True)
+def processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "Popen", Process)
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    log = Log()
+    monkeypatch.setattr(workers, "log", log)
+    return log
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that were asked for, of which none takes any time."""
+    asked: list[float] = []
+    sleep = asyncio.sleep
+
+    async def at_once(seconds: float) -> None:
+        asked.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", at_once)
+    return asked
+
+
+class Broker:
+    """What workers need of one."""
+
+    def __init__(self) -> None:
+        self.schedule = SimpleNamespace(read_first_seconds=0.0, request=lambda: None)
+        self.connections = SimpleNamespace(links=[])
+        self.tls = None
+
+    def workers(self, count: int = 1) -> IoWorkers:
+        return IoWorkers(count, cast(AmqpServer, self), [])
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    async def in_time() -> None:
+        await asyncio.wait_for(work, WAIT_SECONDS)
+
+    asyncio.run(in_time())
+
+
+async def replaced(io: IoWorkers, before: workers._Worker) -> workers._Worker:
+    """Let a worker end, and return the one that takes its place."""
+    before.process.kill()
+    while before.link in io._workers or not io._workers:
+        await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+    (another,) = io._workers.values()
+    another.ready.set_result("")
+    await asyncio.gather(*io._tasks)
+    return another
+
+
+@pytest.fixture(params=["socketpair", "connect", "Popen"])
+def fail(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let one of the calls that starting a worker takes fail so many times."""
+
+    def fail(times: int) -> None:
+        loop = asyncio.get_running_loop()
+        where, name = {
+            "socketpair": (socket, "socketpair"),
+            "connect": (loop, "create_unix_connection"),
+            "Popen": (subprocess, "Popen"),
+        }[request.param]
+        monkeypatch.setattr(where, name, Failing(times, getattr(where, name)))
+
+    return fail
+
+
+@pytest.mark.usefixtures("pauses")
+def test_what_fails_for_a_while(fail: Callable[[int], None], log: Log) -> None:
+    """A worker is replaced as soon as the system has what that takes, and nothing is left of the attempts before."""
+
+    async def replace() -> None:
+        broker = Broker()
+        io = broker.workers()
+        before = await io._spawn(0)
+        fail(3)
+        another = await replaced(io, before)
+        assert broker.connections.links == [another.link]
+        assert log.events.count("I/O worker not started") == 3
+        assert log.events[-1] == "I/O worker started again"
+        another.process.kill()
+
+    run(replace())
