@@ -181,9 +181,6 @@ class IoWorkers:
         self._server.connections.links.remove(link)
         if not worker.ready.done():
             worker.ready.set_result(reason)
-        self._replace_later(worker, reason)
-
-    def _replace_later(self, worker: _Worker, reason: str) -> None:
         if self._accepts:
             task = self._loop.create_task(self._replace(worker, reason))
             self._tasks.add(task)
@@ -197,15 +194,15 @@ class IoWorkers:
         log.warning("I/O worker ended", worker=number, pid=worker.process.pid, status=status, reason=reason)
         if lived > _SOON_SECONDS:
             self._pauses[number] = _FIRST_PAUSE_SECONDS
-        pause = self._pauses[number]
-        self._pauses[number] = min(2 * pause, _PAUSE_MAX_SECONDS)
-        await asyncio.sleep(pause)
-        try:
-            another = await self._spawn(number)
-        except FlintError as error:
-            log.warning("I/O worker not started", worker=number, reason=str(error))
-            self._replace_later(worker, str(error))
-            return
+        another: _Worker | None = None
+        while another is None:
+            pause = self._pauses[number]
+            self._pauses[number] = min(2 * pause, _PAUSE_MAX_SECONDS)
+            await asyncio.sleep(pause)
+            try:
+                another = await self._spawn(number)
+            except FlintError as error:
+                log.warning("I/O worker not started", worker=number, reason=str(error))
         try:
             # If it ends before, its own replacement follows.
             await self._wait_for(another)

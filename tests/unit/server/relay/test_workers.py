@@ -152,3 +152,18 @@ def test_what_fails_for_a_while(fail: Callable[[int], None], log: Log) -> None:
         another.process.kill()
 
     run(replace())
+
+
+def test_pauses_grow(fail: Callable[[int], None], pauses: list[float], log: Log) -> None:
+    """Between attempts up to ten seconds, also for a worker that had lived for long; its end is told once."""
+
+    async def replace() -> None:
+        io = Broker().workers()
+        before = await io._spawn(0)
+        before.started -= 1000.0
+        fail(9)
+        (await replaced(io, before)).process.kill()
+        assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0]
+        assert log.events.count("I/O worker ended") == 1
+
+    run(replace())
