@@ -191,6 +191,22 @@ def test_a_killed_worker_takes_only_its_clients_along(broker: BrokerProcess) -> 
     wait_until(lambda: not httpx.get(f"{broker.http_url}/api/connections", auth=("guest", "guest")).json())
 
 
+def test_a_worker_is_replaced_while_the_certificate_is_unusable(authority: trustme.CA, tmp_path: Path) -> None:
+    """It has the certificate that the broker has loaded, whatever is in the file by then."""
+    certify(authority, tmp_path)
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    settings: dict[str, Any] = {"FLINTMQ_TLS_CERTIFICATE": str(tmp_path / "server.pem"), "FLINTMQ_TLS_PORT": "0"}
+    with BrokerProcess(tmp_path / "data", FLINTMQ_SERVER_IO_WORKERS="1", **settings) as broker:
+        (tmp_path / "server.pem").write_text("half a file")
+        os.kill(broker.workers[0], signal.SIGKILL)
+        broker.wait_for_log("I/O worker started again")
+        options = pika.SSLOptions(context, "localhost")
+        for to in (parameters(broker), pika.ConnectionParameters("127.0.0.1", broker.tls_port, ssl_options=options)):
+            pika.BlockingConnection(to).close()
+        assert broker.stop() == 0
+
+
 def test_a_stopped_worker_does_not_stop_the_other(broker: BrokerProcess) -> None:
     """The system may not run one of them for a while: its clients wait, and the others are served and accepted."""
     with ExitStack() as stack:

@@ -136,6 +136,9 @@ LINK_REPORT_BYTES: Final = 16 * 1024
 # The same as READ_FIRST_SECONDS for clients of I/O workers: the machine may have stood still, and a worker has to get a
 # processor before it can read what waits for the broker.
 LINK_READ_FIRST_SECONDS: Final = 0.25
+# All PEM files of the broker's certificates and authorities: the system's list of authorities has 220 KB. A note to an
+# I/O worker contains them.
+PEM_MAX_BYTES: Final = 8 * 1024 * 1024
 # The number of I/O workers: each is a process with its own event loop, and one broker cannot keep more of them busy.
 IO_WORKERS_MAX: Final = 64
 # The least that a tick takes in of one connection, if there is as much: reading less costs more than handling it.

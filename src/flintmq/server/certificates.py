@@ -5,13 +5,16 @@ certificate is chosen when the client has said which name it wants (SNI), so tha
 certificate from every listener.
 """
 
+import os
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
 from flintmq.base.errors import ConfigurationError
+from flintmq.base.limits import PEM_MAX_BYTES
 from flintmq.server.config import CertificateSettings, TlsSettings
 from flintmq.server.logs import get_logger
 
@@ -28,6 +31,8 @@ _KINDS: Final = {"dns": "DNS", "uri": "URI", "email": "email", "ip": "IP Address
 
 # Numbers of a file, of which at least one differs after a change.
 _Stamp = tuple[int, int, int]
+# Returns the content of a file, or raises OSError.
+_Read = Callable[[Path], bytes]
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class _Loaded:
 
     settings: TlsSettings
     others: tuple[CertificateSettings, ...]
+    # The contents of the files.
+    pems: Mapping[Path, bytes]
     # The stamps of the files before they were read.
     stamps: Mapping[Path, _Stamp | None]
     default: ssl.SSLContext
@@ -54,16 +61,18 @@ class Expiry:
 class Tls:
     """The TLS context of a server, and the place of a client's name in its certificate.
 
-    `context` is the context of all listeners, and stays the same object. Raises ConfigurationError if a file cannot be
-    used.
+    `context` is the context of all listeners, and stays the same object. `read` returns the content of a file. Raises
+    ConfigurationError if a file cannot be used.
     """
 
-    def __init__(self, settings: TlsSettings, others: tuple[CertificateSettings, ...] = ()) -> None:
-        self.loaded = _load(settings, others)
+    def __init__(
+        self, settings: TlsSettings, others: tuple[CertificateSettings, ...] = (), read: _Read = Path.read_bytes
+    ) -> None:
+        self.loaded = _load(settings, others, read)
         # Called, from any thread, after other settings or files came into use.
         self.on_update: Callable[[], None] | None = None
         self._refused: Mapping[Path, _Stamp | None] = {}
-        self.context: ssl.SSLContext = _context(settings)
+        self.context: ssl.SSLContext = _context(settings, self.loaded.pems.__getitem__)
         self.context.sni_callback = self._choose
         self._update_context()
 
@@ -92,7 +101,7 @@ class Tls:
         if stamps in (before.stamps, self._refused):
             return
         try:
-            self.loaded = _load(before.settings, before.others)
+            self.loaded = _load(before.settings, before.others, Path.read_bytes)
         except ConfigurationError as error:
             self._refused = stamps
             log.warning("certificates stay as they were", reason=str(error))
@@ -110,7 +119,7 @@ class Tls:
         context.minimum_version = _VERSIONS[settings.minimum_version]
         context.verify_mode = self.loaded.default.verify_mode
         # No client sees this certificate, but OpenSSL needs one to know which ciphers can be used.
-        _load_pair(context, settings.certificate, settings.key, "tls.")
+        _load_pair(context, settings.certificate, settings.key, "tls.", self.loaded.pems.__getitem__)
 
     def _choose(self, tls: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
         """Choose the context for the name that the client asks for; for an unknown name, the default one."""
@@ -146,25 +155,37 @@ def tls_of(settings: TlsSettings, others: tuple[CertificateSettings, ...] = ()) 
     return None
 
 
-def _load(settings: TlsSettings, others: tuple[CertificateSettings, ...]) -> _Loaded:
+def _load(settings: TlsSettings, others: tuple[CertificateSettings, ...], read: _Read) -> _Loaded:
     """Load all certificates of these settings. Raises ConfigurationError if a file cannot be used."""
     assert settings.certificate is not None
     files = [settings.certificate, settings.key, settings.ca]
     for other in others:
         files += [other.certificate, other.key]
     stamps = {file: _stamp(file) for file in files if file is not None}
-    default = _context(settings)
-    _load_pair(default, settings.certificate, settings.key, "tls.")
+    pems: dict[Path, bytes] = {}
+
+    def read_once(file: Path) -> bytes:
+        if file not in pems:
+            pems[file] = read(file)
+        return pems[file]
+
+    default = _context(settings, read_once)
+    _load_pair(default, settings.certificate, settings.key, "tls.", read_once)
     by_name: dict[str, ssl.SSLContext] = {}
     for at, other in enumerate(others):
-        context = _context(settings)
-        _load_pair(context, other.certificate, other.key, f"certificates[{at}].")
+        context = _context(settings, read_once)
+        _load_pair(context, other.certificate, other.key, f"certificates[{at}].", read_once)
         for name in other.names:
             by_name[name.lower().rstrip(".")] = context
-    return _Loaded(settings, others, stamps, default, by_name)
+    size = sum(map(len, pems.values()))
+    if size > PEM_MAX_BYTES:
+        raise ConfigurationError(
+            f"the files of [tls] and [[certificates]] have {size} bytes; {PEM_MAX_BYTES} is the most"
+        )
+    return _Loaded(settings, others, pems, stamps, default, by_name)
 
 
-def _context(settings: TlsSettings) -> ssl.SSLContext:
+def _context(settings: TlsSettings, read: _Read) -> ssl.SSLContext:
     """Return a context without a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.minimum_version]
@@ -177,7 +198,8 @@ def _context(settings: TlsSettings) -> ssl.SSLContext:
             f'tls.verify is "{settings.verify}": tls.ca must name the authority of clients\' certificates'
         )
     try:
-        context.load_verify_locations(settings.ca)
+        with _file_with(read(settings.ca)) as file:
+            context.load_verify_locations(file)
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(f"tls.ca {settings.ca} cannot be used: {error}") from error
     context.verify_mode = ssl.CERT_REQUIRED if settings.verify == "required" else ssl.CERT_OPTIONAL
@@ -190,14 +212,27 @@ def _common_name(certificate: Mapping[str, Any]) -> str:
     return names[0] if len(names) == 1 else ""
 
 
-def _load_pair(context: ssl.SSLContext, certificate: Path, key: Path | None, section: str) -> None:
+def _load_pair(context: ssl.SSLContext, certificate: Path, key: Path | None, section: str, read: _Read) -> None:
     try:
-        # OpenSSL would ask on the terminal for the password of a key that has one.
-        context.load_cert_chain(certificate, key, password="")
+        with _file_with(read(certificate)) as chain, _file_with(read(key or certificate)) as private:
+            # OpenSSL would ask on the terminal for the password of a key that has one.
+            context.load_cert_chain(chain, private, password="")
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(
             f"{section}certificate {certificate} and {section}key {key or 'in it'} cannot be used: {error}"
         ) from error
+
+
+@contextmanager
+def _file_with(content: bytes) -> Iterator[str]:
+    """Return the name of a file with this content, as OpenSSL reads certificates and keys from files only.
+
+    It is in memory, and only processes of this user can open it.
+    """
+    with os.fdopen(os.memfd_create("flintmq-pem"), "wb") as file:
+        file.write(content)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
 
 
 def _stamp(file: Path) -> _Stamp | None:

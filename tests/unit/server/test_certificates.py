@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from flintmq.base.errors import ConfigurationError
+from flintmq.base.limits import PEM_MAX_BYTES
 from flintmq.server.certificates import Tls, tls_of
 from flintmq.server.config import CertificateSettings, TlsSettings
 
@@ -51,9 +52,9 @@ def _handshake(
     return near, far
 
 
-def _seen(tls: ssl.SSLContext, authority: trustme.CA, name: str | None) -> str:
+def _seen(tls: ssl.SSLContext, authority: trustme.CA, name: str | None, client: ssl.SSLContext | None = None) -> str:
     """The name in the certificate that a client sees who asks for one."""
-    certificate = _handshake(tls, authority, name)[0].getpeercert()
+    certificate = _handshake(tls, authority, name, client)[0].getpeercert()
     assert certificate is not None
     return ", ".join(str(name[1]) for name in certificate["subjectAltName"])
 
@@ -109,6 +110,34 @@ def test_files_that_are_wrong_for_a_while(authority: trustme.CA, settings: TlsSe
     _write(authority, settings.certificate, "renewed.example")
     tls.reload_if_changed()
     assert _seen(tls.context, authority, None) == "renewed.example"
+
+
+def test_contents_instead_of_files(authority: trustme.CA, settings: TlsSettings, tmp_path: Path) -> None:
+    """What one process has loaded is all that another one needs: certificates, keys and authorities."""
+    chain = authority.issue_cert("other.example")
+    chain.private_key_pem.write_to_path(tmp_path / "key.pem")
+    (tmp_path / "chain.pem").write_bytes(b"".join(each.bytes() for each in chain.cert_chain_pems))
+    other = CertificateSettings(tmp_path / "chain.pem", ("other.example",), tmp_path / "key.pem")
+    loaded = Tls(replace(settings, verify="required"), (other,)).loaded
+    for file in loaded.pems:
+        file.unlink()
+    tls = Tls(loaded.settings, loaded.others, loaded.pems.__getitem__)
+    for name in ("usual.example", "other.example"):
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        authority.issue_cert("client.example").configure_cert(client)
+        client.check_hostname = False
+        _near, far = _handshake(tls.context, authority, name, client)
+        assert far.getpeercert() is not None
+        assert _seen(tls.context, authority, name, client) == name
+
+
+def test_files_that_are_too_large(settings: TlsSettings) -> None:
+    """No note to an I/O worker could contain them."""
+    assert settings.certificate is not None
+    with settings.certificate.open("a") as file:
+        file.write("# a comment\n" * (PEM_MAX_BYTES // 12))
+    with pytest.raises(ConfigurationError, match=f"{PEM_MAX_BYTES} is the most"):
+        Tls(settings)
 
 
 def test_other_settings(authority: trustme.CA, settings: TlsSettings, tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ NOTE: Final = 9
 HEAD_BYTES: Final = 8
 # The length of a payload has 24 bits.
 DATA_MAX_BYTES: Final = (1 << 24) - 1
-# The largest of the others is a certificate, of which OpenSSL accepts 100 KB, as JSON.
+# Notes may be as long: one has the certificates of the broker, PEM_MAX_BYTES as base 64. The largest of the others is
+# the certificate of a client, of which OpenSSL accepts 100 KB, as JSON.
 PAYLOAD_MAX_BYTES: Final = 1024 * 1024
 CHANNEL_MAX: Final = (1 << 31) - 1
 
@@ -137,7 +138,8 @@ class FrameReader:
                     self._missing = length
                     at = start
                     continue
-                if kind < OPEN or kind > NOTE or length > PAYLOAD_MAX_BYTES or (kind == CREDIT and length != 4):
+                limit: i64 = DATA_MAX_BYTES if kind == NOTE else PAYLOAD_MAX_BYTES
+                if kind < OPEN or kind > NOTE or length > limit or (kind == CREDIT and length != 4):
                     raise LinkViolation(f"link: kind {kind} with {length} bytes is no frame")
                 if size - start < length:
                     break

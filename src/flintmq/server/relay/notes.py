@@ -19,10 +19,15 @@ class Listening:
 
 @dataclass(frozen=True)
 class Certificates:
-    """The TLS of all listeners. The files are read by the worker."""
+    """The TLS of all listeners, and the contents of the files by their names.
+
+    A worker gets what the broker has loaded, and reads no file: otherwise they could have different certificates, and a
+    worker could not be replaced while a file is half written.
+    """
 
     settings: TlsSettings
-    others: tuple[CertificateSettings, ...] = ()
+    others: tuple[CertificateSettings, ...]
+    pems: dict[str, bytes]
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,8 @@ class Worker:
     def _obey(self, order: Order) -> None:
         """Do what the broker says. Raises FlintError if that is not possible."""
         if order.certificates is not None:
-            tls = Tls(order.certificates.settings, order.certificates.others)
+            given = order.certificates
+            tls = Tls(given.settings, given.others, lambda file: given.pems[str(file)])
             if self._tls is None:
                 self._tls = tls
             else:

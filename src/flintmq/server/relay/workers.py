@@ -140,14 +140,19 @@ class IoWorkers:
 
     def _certificates(self) -> Certificates | None:
         tls = self._server.tls
-        return None if tls is None else Certificates(tls.loaded.settings, tls.loaded.others)
+        if tls is None:
+            return None
+        loaded = tls.loaded
+        return Certificates(
+            loaded.settings, loaded.others, {str(file): content for file, content in loaded.pems.items()}
+        )
 
     def _tell(self, link: Link, order: Order) -> None:
         link.send(NOTE, 0, notes.encode(order))
         link.flush()
 
     def _certificates_changed(self) -> None:
-        """Let all workers load the certificates that the broker has loaded. May be called from any thread."""
+        """Let all workers use the certificates that the broker has loaded. May be called from any thread."""
         self._loop.call_soon_threadsafe(self._tell_all, Order(certificates=self._certificates()))
 
     def _tell_all(self, order: Order) -> None:

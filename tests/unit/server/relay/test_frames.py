@@ -113,6 +113,12 @@ def test_what_is_held_comes_later_and_in_order(frames: list[tuple[int, int, obje
     assert taken.frames == read_at_once(stream)
 
 
+def test_a_note_may_be_long() -> None:
+    """The certificates of a broker are longer than anything else that is no data."""
+    note = bytes(12_000_000)
+    assert read_at_once(encoded([(NOTE, 0, note)])) == [(NOTE, 0, note)]
+
+
 @pytest.mark.parametrize(
     ("kind", "size"), [(0, 0), (10, 0), (200, 3), (OPEN, PAYLOAD_MAX_BYTES + 1), (CREDIT, 3), (CREDIT, 5)]
 )
