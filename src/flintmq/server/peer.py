@@ -450,6 +450,8 @@ class Peer(Receiver):
         """
         if (self._was_open and not self.is_encrypted) or not transport.can_write_eof():
             transport.close()
+            if self.unsent_bytes() > 0:
+                self._connections.send_timeout.watch(self)
             return
         self._has_said_all = True
         if self._timer is not None:

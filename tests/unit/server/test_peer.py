@@ -10,6 +10,7 @@ from flintmq.base.limits import (
     CREDIT_MESSAGES_PER_SECOND,
     INTAKE_SECONDS,
     OUTPUT_BACK_PRESSURE_BYTES,
+    SEND_TIMEOUT_SECONDS,
     TICK_READ_BYTES,
 )
 from flintmq.broker.broker import Broker
@@ -24,9 +25,10 @@ from flintmq.server.host import Logins
 from flintmq.server.peer import Peer
 from flintmq.wire.amqp091.frames import HEARTBEAT_FRAME
 from flintmq.wire.amqp091.method_codec import encode_method
-from flintmq.wire.amqp091.methods import BasicConsume, BasicPublish, QueueDeclare
+from flintmq.wire.amqp091.methods import BasicConsume, BasicPublish, ConnectionClose, QueueDeclare
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.sim.loop import VirtualLoop
+from tests.sockets import method_frame
 from tests.unit.broker.memory import MemoryStorage
 from tests.unit.protocol.amqp091.pair import Recorder, Side
 
@@ -243,6 +245,23 @@ def test_credit(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:
     assert wire.is_read
     loop.run(loop.time() + 4.5)
     assert not peer.is_slowed
+
+
+def test_last_bytes_that_the_client_does_not_read(
+    loop: VirtualLoop, opened: tuple[Peer, Wire], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that is closed ends after the send timeout, also if its transport tells of them only then."""
+    peer, wire = opened
+    assert peer._timer is not None
+    # As without heartbeats, whose timer would end it sooner.
+    peer._timer.cancel()
+    monkeypatch.setattr(wire, "close", lambda: setattr(wire, "unsent", 10))
+    peer.data_received(method_frame(0, ConnectionClose(200, "bye", 0, 0)))
+    loop.run(loop.time() + SEND_TIMEOUT_SECONDS / 2)
+    assert closed(peer) is not None
+    assert not wire.is_over
+    loop.run(loop.time() + SEND_TIMEOUT_SECONDS)
+    assert wire.is_over
 
 
 def test_the_answer_to_a_close_is_read(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:

@@ -294,15 +294,22 @@ class Client(Channel):
                 transport.write_eof()
             self._is_resting = False
             self._decide()
+            self._report_the_rest(transport)
         elif kind == CLOSE:
             if self._tls is not None:
                 self._tls.close()
             else:
                 transport.close()
+            self._report_the_rest(transport)
         elif kind == OVER:
             self._transport = None
             self._clients.not_slow(self)
             transport.abort()
+
+    def _report_the_rest(self, transport: asyncio.Transport) -> None:
+        """Report at intervals what the client reads of its last bytes: one that reads nothing is disconnected."""
+        if transport.get_write_buffer_size() > 0:
+            self._clients.slow(self)
 
     def on_link_lost(self, reason: str) -> None:
         self._abort()

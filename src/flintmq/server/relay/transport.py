@@ -106,6 +106,9 @@ class RelayedTransport(Channel):
 
     def get_write_buffer_size(self) -> int:
         """Return the bytes that the kernel at the other end has not taken, as far as that is known here."""
+        if self._last_kind != 0:
+            # Nothing more is sent, so everything that is not reported is what the client has to read.
+            return self._waiting_bytes + self._outstanding
         return self._waiting_bytes + max(self._outstanding - _UNREPORTED_BYTES, 0)
 
     def write(self, data: bytes) -> None:

@@ -238,6 +238,23 @@ def test_closing_waits_for_what_was_written(pair: Pair) -> None:
     assert server.reason is None
 
 
+@pytest.mark.parametrize("end", ["close", "write_eof"])
+def test_the_last_bytes_are_seen_to_be_read(pair: Pair, end: str) -> None:
+    """Once nothing more is sent, the broker knows of each byte that the client has not read, however few there are."""
+    socket, server = pair.connected()
+    socket.takes = 0
+    server.end.write(bytes(2 * LINK_REPORT_BYTES))
+    pair.run()
+    assert server.end.get_write_buffer_size() == 0
+    getattr(server.end, end)()
+    pair.run()
+    assert server.end.get_write_buffer_size() == 2 * LINK_REPORT_BYTES
+    for left in range(2 * LINK_REPORT_BYTES - 100, 32_000, -100):
+        socket.let_read(100)
+        pair.run(2.0)
+        assert server.end.get_write_buffer_size() == left
+
+
 def test_the_end_of_output_leaves_input_open(pair: Pair) -> None:
     """After END the client is still read."""
     socket, server = pair.connected()
