@@ -105,11 +105,15 @@ class RelayedTransport(Channel):
         self._low = self._high // 4 if low is None else low
 
     def get_write_buffer_size(self) -> int:
+        return self._unsent_bytes()
+
+    def _unsent_bytes(self) -> i64:
         """Return the bytes that the kernel at the other end has not taken, as far as that is known here."""
         if self._last_kind != 0:
             # Nothing more is sent, so everything that is not reported is what the client has to read.
             return self._waiting_bytes + self._outstanding
-        return self._waiting_bytes + max(self._outstanding - _UNREPORTED_BYTES, 0)
+        unreported: i64 = self._outstanding - _UNREPORTED_BYTES
+        return self._waiting_bytes + max(unreported, 0)
 
     def write(self, data: bytes) -> None:
         if self._is_closing or self._last_kind != 0:
@@ -124,12 +128,11 @@ class RelayedTransport(Channel):
             self._outstanding += size
             link.outstanding += size
             link.send_data(self.number, data)
-            return
-        if size > 0:
+        elif size > 0:
             self._waiting.append(data)
             self._waiting_bytes += size
             self._push()
-        if not self._is_full and self.get_write_buffer_size() > self._high:
+        if not self._is_full and self._unsent_bytes() > self._high:
             self._is_full = True
             self._receiver.pause_writing()
 
@@ -214,7 +217,7 @@ class RelayedTransport(Channel):
         self.link.outstanding -= size
         if self._waiting_bytes > 0:
             self._push()
-        if self._is_full and self.get_write_buffer_size() <= self._low:
+        if self._is_full and self._unsent_bytes() <= self._low:
             self._is_full = False
             self._receiver.resume_writing()
 

@@ -120,6 +120,19 @@ def test_a_client_that_reads_nothing_fills_no_memory(pair: Pair) -> None:
     assert server.end.get_write_buffer_size() == 0
 
 
+def test_the_receiver_learns_that_it_writes_too_much(pair: Pair) -> None:
+    """Also where the window has room for all of it."""
+    socket, server = pair.connected()
+    server.end.set_write_buffer_limits(high=MIB, low=MIB // 4)
+    socket.takes = 0
+    server.end.write(bytes(LINK_UNSENT_BYTES))
+    assert server.is_full
+    pair.run()
+    socket.let_read(LINK_UNSENT_BYTES)
+    pair.run(2.0)
+    assert not server.is_full
+
+
 def test_many_clients_that_read_nothing_share_the_wide_window(pair: Pair) -> None:
     """However many do not read, a worker holds little more of each than the narrow window."""
     sockets = []
