@@ -143,7 +143,11 @@ class Link(FrameSink):
         channels = list(self._channels.values())
         self._channels.clear()
         for channel in channels:
-            channel.on_link_lost(reason)
+            try:
+                channel.on_link_lost(reason)
+            except Exception:
+                # The others have to learn of it, too.
+                log.exception("internal error", channel=int(channel.number))
         self._on_lost(self, reason)
 
     def pause_writing(self) -> None:

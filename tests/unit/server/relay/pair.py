@@ -174,6 +174,8 @@ class Server(Receiver):
         assert not self.is_lost
         self.is_lost = True
         self.reason = exc
+        if self.is_broken:
+            raise ValueError("a fault of ours")
 
     def pause_writing(self) -> None:
         self.is_full = True

@@ -307,6 +307,18 @@ def test_a_lost_link_ends_all_its_clients(pair: Pair) -> None:
     pair.run()
 
 
+def test_an_internal_error_while_a_link_is_lost(pair: Pair) -> None:
+    """The receiver of one channel raises what nobody expected; the others still learn that they are lost."""
+    _, server = pair.connected()
+    _, others_server = pair.connected()
+    server.is_broken = True
+    pair.pipes[0].abort()
+    pair.run()
+    assert server.is_lost
+    assert others_server.is_lost
+    assert len(pair.lost) == 2
+
+
 def test_what_is_no_frame_ends_the_link(pair: Pair) -> None:
     """A violation cannot be answered: nothing behind it can be read."""
     pair.connected()
