@@ -21,6 +21,8 @@ from flintmq.server.relay.link import Channel, Link
 
 # What waits is not sent in smaller pieces than this.
 _PIECE_BYTES: Final = 16 * 1024
+# Kept input is joined to pieces of this size: an object for each two bytes of a client would take 25 times its window.
+_JOINED_BYTES: Final = 4 * 1024
 # The other end reports what the kernel has taken from LINK_REPORT_BYTES on. So much may be unreported, and as much on
 # its way.
 _UNREPORTED_BYTES: Final = 2 * LINK_REPORT_BYTES
@@ -226,10 +228,14 @@ class RelayedTransport(Channel):
     def on_data(self, data: bytes) -> None:
         if self._is_closing:
             return
-        if self._is_paused or self._kept:
-            self._kept.append(data)
-            return
         size: i64 = len(data)
+        kept = self._kept
+        if self._is_paused or kept:
+            if kept and len(kept[-1]) + size <= _JOINED_BYTES:
+                kept[-1] += data
+            else:
+                kept.append(data)
+            return
         if size <= self._receiver.read_max():
             self._receiver.data_received(data)
             self._return_credit(size)

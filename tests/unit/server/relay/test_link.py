@@ -164,6 +164,21 @@ def test_many_clients_that_are_not_read_share_the_wide_window(pair: Pair) -> Non
     assert len(pair.broker) == 0
 
 
+def test_small_pieces_are_kept_together(pair: Pair) -> None:
+    """A client that sends two bytes at a time and is not read takes little more memory than its window."""
+    socket, server = pair.connected()
+    server.end.pause_reading()
+    said = 0
+    while socket.is_read:
+        said += socket.say(LONG[said : said + 2])
+        pair.run()
+    server.end.resume_reading()
+    pair.run()
+    assert bytes(server.received) == LONG[:said]
+    assert said > LINK_NARROW_BYTES // 2
+    assert len(server.pieces) <= 2 * LINK_NARROW_BYTES // 4096
+
+
 def test_the_receiver_gets_its_share_at_a_time(pair: Pair) -> None:
     """What came in one read is given in pieces of the share, and no more of them once the receiver pauses."""
     socket, server = pair.connected()
