@@ -238,9 +238,11 @@ class IoWorkers:
         workers = list(self._workers.values())
         for worker in workers:
             worker.link.close()
+        deadline = self._loop.time() + _STOP_SECONDS
         for worker in workers:
+            left = max(deadline - self._loop.time(), 0.0)
             try:
-                await self._loop.run_in_executor(None, worker.process.wait, _STOP_SECONDS)
+                await self._loop.run_in_executor(None, worker.process.wait, left)
             except subprocess.TimeoutExpired:
                 log.warning("I/O worker killed", worker=worker.number, pid=worker.process.pid)
                 await self._reap(worker)

@@ -23,15 +23,30 @@ class Process:
     def __init__(self, _arguments: list[str], *, pass_fds: list[int], **_: object) -> None:
         self.pid = 4711
         self.end: int | None = os.dup(pass_fds[0])
+        # A hung process does not end with its link; waiting for it takes time of this clock.
+        self.is_hung = False
+        self.clock = Clock()
 
     def kill(self) -> None:
+        self.is_hung = False
         if self.end is not None:
             os.close(self.end)
             self.end = None
 
-    def wait(self, _timeout: float | None = None) -> int:
+    def wait(self, timeout: float | None = None) -> int:
+        if self.is_hung:
+            assert timeout is not None
+            self.clock.now += timeout
+            raise subprocess.TimeoutExpired([], timeout)
         assert self.end is None
         return -9
+
+
+class Clock:
+    """A time that passes only while something waits for a hung process."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
 
 
 class Failing:
@@ -167,3 +182,48 @@ def test_pauses_grow(fail: Callable[[int], None], pauses: list[float], log: Log)
         assert log.events.count("I/O worker ended") == 1
 
     run(replace())
+
+
+def test_hung_workers_are_waited_for_together(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, the broker stops after the time for one of them."""
+
+    async def stop() -> None:
+        io = Broker().workers()
+        clock = Clock()
+        processes = [cast(Process, (await io._spawn(number)).process) for number in range(5)]
+        for process in processes:
+            process.is_hung, process.clock = True, clock
+        monkeypatch.setattr(io._loop, "time", lambda: clock.now)
+        await io.close()
+        assert clock.now == workers._STOP_SECONDS
+        assert all(process.end is None for process in processes)
+        assert log.events.count("I/O worker killed") == 5
+
+    run(stop())
+
+
+@pytest.mark.usefixtures("log", "pauses")
+def test_a_stop_while_a_worker_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not started any more, so that nothing has to wait for its end."""
+
+    async def stop() -> None:
+        io = Broker().workers()
+        before = await io._spawn(0)
+        loop = asyncio.get_running_loop()
+        connect = loop.create_unix_connection
+        begun = asyncio.Event()
+        started: list[object] = []
+
+        async def begin(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - those of the call
+            begun.set()
+            return await connect(*arguments, **named)
+
+        monkeypatch.setattr(loop, "create_unix_connection", begin)
+        monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: started.append(None))
+        before.process.kill()
+        await begun.wait()
+        await io.close()
+        assert not io._workers
+        assert not started
+
+    run(stop())
