@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from flintmq import __version__
+from flintmq.base.errors import FlintError
 from flintmq.server.config import CertificateSettings, TlsSettings
 
 
@@ -32,11 +34,22 @@ class Certificates:
 
 @dataclass(frozen=True)
 class Order:
-    """What the broker tells a worker: to `accept` clients, to load `certificates`, or to accept no more clients."""
+    """What the broker tells a worker: to `accept` clients, to load `certificates`, or to accept no more clients.
+
+    `version` is that of the broker.
+    """
 
     accept: tuple[Listening, ...] = ()
     certificates: Certificates | None = None
     is_end: bool = False
+    version: str = __version__
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What can be read in an order of any version."""
+
+    version: str = "unknown"
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,7 @@ def _path(wanted: type, value: object) -> object:
     return Path(str(value))
 
 
+_HEADS: Final = msgspec.json.Decoder(_Head)
 _ORDERS: Final = msgspec.json.Decoder(Order, dec_hook=_path)
 _REPORTS: Final = msgspec.json.Decoder(Report)
 
@@ -62,6 +76,10 @@ def encode(note: Order | Report) -> bytes:
 
 
 def order(payload: bytes) -> Order:
+    """Read an order. Raises FlintError if the broker has another version: the package was replaced while it runs."""
+    version = _HEADS.decode(payload).version
+    if version != __version__:
+        raise FlintError(f"version {__version__} is installed, and the broker is version {version}: restart the broker")
     return _ORDERS.decode(payload)
 
 

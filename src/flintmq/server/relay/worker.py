@@ -59,14 +59,13 @@ class Worker:
         self.link.send(NOTE, 0, notes.encode(report))
 
     def _on_note(self, _link: Link, payload: bytes) -> None:
-        order = notes.order(payload)
         try:
-            self._obey(order)
+            self._obey(notes.order(payload))
         except FlintError as error:
-            if order.accept:
-                self._report(Report(failure=str(error)))
-            else:
+            if self._acceptors:
                 log.warning("certificates stay as they were", reason=str(error))
+            else:
+                self._report(Report(failure=str(error)))
 
     def _obey(self, order: Order) -> None:
         """Do what the broker says. Raises FlintError if that is not possible."""
