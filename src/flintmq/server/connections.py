@@ -22,7 +22,7 @@ from flintmq.server.send_timeout import SendTimeout
 from flintmq.server.unauthenticated import ReadThrottle
 
 # The garbage collector examines new objects after this many steps of new connections. By itself it would wait for
-# 50,000 objects and examine all of them at once, which takes 20 ms.
+# 10,000 objects and examine all of them at once, which takes milliseconds.
 _STEPS_PER_COLLECTION: Final = 64
 
 

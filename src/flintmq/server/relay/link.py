@@ -151,7 +151,9 @@ class Link(FrameSink):
         self._on_lost(self, reason)
 
     def pause_writing(self) -> None:
-        """Do nothing: what waits is bounded by the credit of the channels."""
+        """Do nothing: credit bounds the bytes of each channel. Other frames are short, and come with each client that
+        connects or goes, and with lines of the log.
+        """
 
     def resume_writing(self) -> None:
         """Do nothing, as above."""
