@@ -14,7 +14,7 @@ class Churn:
     `queues_declared` counts declarations, also of existing queues. `unsendable` counts messages that no frame could
     hold: queues gave them up, or they were skipped in streams. `routes_given_up` counts messages without a publisher to
     answer, such as dead letters and delayed messages, that were lost because finding their queues would take more than
-    MESSAGE_WORK_UNITS.
+    MESSAGE_WORK_UNITS. `io_workers_ended` counts I/O workers that have ended while the broker runs.
 
     `published` and `gone` are the traffic of deleted virtual hosts. `dead_letters` has the keys kind of queue, strategy
     (RabbitMQ's name) and reason.
@@ -31,6 +31,7 @@ class Churn:
         self.published: i64 = 0
         self.unsendable: i64 = 0
         self.routes_given_up: i64 = 0
+        self.io_workers_ended: i64 = 0
         # Messages published on channels that closed before the messages were confirmed.
         self.unconfirmed: i64 = 0
         self.gone = Traffic()

@@ -25,6 +25,7 @@ _ALARMS: Final = (
     ("file_descriptor_limit", "file_descriptor", "Never: a socket too many is refused instead"),
 )
 _STALLS: Final = "How late the event loop runs what is due, sampled ten times a second"
+_ENDED: Final = "I/O workers that have ended while the broker runs, each with its clients"
 _COSTLY: Final = "Dead letters and delayed messages that went nowhere because finding their queues takes too much work"
 _UNSENDABLE: Final = "Messages that queues gave up because no frame could hold them, or that streams passed over"
 # Name of the counter, suffix of the metric, help text.
@@ -286,4 +287,5 @@ async def ours(node: Node, queues: Sequence[Queue]) -> str:
         + "".join([single(f"flintmq_{name}", GAUGE, text, value) for name, text, value in shown])
         + single("flintmq_messages_unsendable_total", COUNTER, _UNSENDABLE, int(broker.tick.churn.unsendable))
         + single("flintmq_routes_given_up_total", COUNTER, _COSTLY, int(broker.tick.churn.routes_given_up))
+        + single("flintmq_io_workers_ended_total", COUNTER, _ENDED, int(broker.tick.churn.io_workers_ended))
     )

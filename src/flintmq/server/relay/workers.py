@@ -187,6 +187,7 @@ class IoWorkers:
         if not worker.ready.done():
             worker.ready.set_result(reason)
         if self._accepts:
+            self._server.gateway.tick.churn.io_workers_ended += 1
             task = self._loop.create_task(self._replace(worker, reason))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

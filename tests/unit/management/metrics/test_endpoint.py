@@ -236,14 +236,16 @@ def test_totals_only_grow(api: Api) -> None:
 
 
 def test_alarms_and_failures(api: Api) -> None:
-    """An alarm or failure has the value 1."""
+    """An alarm or failure has the value 1, and processes that ended are counted."""
     assert _plain(api)["rabbitmq_alarms_free_disk_space_watermark"] == 0
     api.node.alarms.append(Alarmed("disk"))
     api.node.failure = "the disk is gone"
+    api.broker.tick.churn.io_workers_ended = 2
     found = _plain(api)
     assert found["rabbitmq_alarms_free_disk_space_watermark"] == 1
     assert found["rabbitmq_alarms_memory_used_watermark"] == 0
     assert found["flintmq_storage_fenced"] == 1
+    assert found["flintmq_io_workers_ended_total"] == 2
 
 
 def test_how_long_things_take(api: Api) -> None:

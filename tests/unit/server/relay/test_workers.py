@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from flintmq.broker.counters.churn import Churn
 from flintmq.server.amqp import AmqpServer
 from flintmq.server.relay import workers
 from flintmq.server.relay.workers import IoWorkers
@@ -112,6 +113,8 @@ class Broker:
         self.schedule = SimpleNamespace(read_first_seconds=0.0, request=lambda: None)
         self.connections = SimpleNamespace(links=[])
         self.tls = None
+        self.churn = Churn()
+        self.gateway = SimpleNamespace(tick=SimpleNamespace(churn=self.churn))
 
     def workers(self, count: int = 1) -> IoWorkers:
         return IoWorkers(count, cast(AmqpServer, self), [])
@@ -162,6 +165,7 @@ def test_what_fails_for_a_while(fail: Callable[[int], None], log: Log) -> None:
         fail(3)
         another = await replaced(io, before)
         assert broker.connections.links == [another.link]
+        assert broker.churn.io_workers_ended == 1
         assert log.events.count("I/O worker not started") == 3
         assert log.events[-1] == "I/O worker started again"
         another.process.kill()
