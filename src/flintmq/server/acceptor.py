@@ -39,12 +39,19 @@ class StreamProtocol(Protocol):
 
 @final
 class Acceptor:
-    """All listening sockets of one host name and port. `protocol` creates the protocol of an accepted socket."""
+    """All listening sockets of one host name and port.
 
-    def __init__(self, protocol: Callable[[], StreamProtocol]) -> None:
+    `protocol` creates the protocol of an accepted socket. `room` returns how many more of them there may be at present;
+    call `go_on` when they may be more.
+    """
+
+    def __init__(self, protocol: Callable[[], StreamProtocol], room: Callable[[], int] | None = None) -> None:
         self._protocol = cast(Callable[[], asyncio.Protocol], protocol)
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
+        self._room = room
+        # Sockets from which none is accepted before there is room.
+        self._waiting: list[socket.socket] = []
         self._welcomed: set[asyncio.Task[Any]] = set()
 
     async def listen(self, host: str, port: int) -> int:
@@ -79,6 +86,10 @@ class Acceptor:
     def _accept(self, listening: socket.socket) -> None:
         """Accept waiting connections; the loop calls again in its next turn as long as there are any."""
         for _ in range(ACCEPTED_PER_TURN):
+            if self._room is not None and self._room() <= len(self._welcomed):
+                self._loop.remove_reader(listening.fileno())
+                self._waiting.append(listening)
+                return
             try:
                 connection, _ = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -91,7 +102,19 @@ class Acceptor:
             connection.setblocking(False)
             welcome = self._loop.create_task(self._welcome(connection))
             self._welcomed.add(welcome)
-            welcome.add_done_callback(self._welcomed.discard)
+            welcome.add_done_callback(self._has_welcomed)
+
+    def _has_welcomed(self, welcome: asyncio.Task[None]) -> None:
+        self._welcomed.discard(welcome)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Accept connections again if there was no room."""
+        if self._waiting:
+            waiting = self._waiting
+            self._waiting = []
+            for each in waiting:
+                self._await(each)
 
     async def _welcome(self, connection: socket.socket) -> None:
         try:

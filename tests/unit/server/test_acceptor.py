@@ -93,6 +93,41 @@ def test_a_crowd(new_loop: Callable[[], asyncio.AbstractEventLoop], came: list[G
 
 
 @pytest.mark.parametrize("new_loop", LOOPS)
+def test_room(new_loop: Callable[[], asyncio.AbstractEventLoop], came: list[Guest]) -> None:
+    """No more come in than there is room for, the loop does not spin, and the others come in once there is."""
+
+    async def crowd() -> None:
+        allowed = [3]
+        asked = [0]
+
+        def room() -> int:
+            asked[0] += 1
+            return allowed[0] - len(came)
+
+        listener = Acceptor(Guest, room)
+        port = await listener.listen("127.0.0.1", 0)
+        with ExitStack() as stack:
+            clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(CROWD)]
+            while allowed[0] < CROWD:
+                await until(lambda: len(came) == allowed[0] and not listener._welcomed)
+                await asyncio.sleep(0.001)
+                before = asked[0]
+                await asyncio.sleep(0.001)
+                assert len(came) == allowed[0]
+                assert asked[0] == before
+                allowed[0] = min(allowed[0] * 3, CROWD)
+                listener.go_on()
+            await until(lambda: len(came) == len(clients))
+            listener.close()
+            for guest in came:
+                assert guest.transport is not None
+                guest.transport.abort()
+            await asyncio.sleep(0.01)
+
+    run(new_loop, crowd())
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
 def test_nobody_comes_in_any_more(new_loop: Callable[[], asyncio.AbstractEventLoop], came: list[Guest]) -> None:
     """Once it is closed, the port is free, and whoever was being let in is not."""
 

@@ -22,7 +22,8 @@ OPEN: Final = 1
 SECURED: Final = 2
 # What the client has sent, or what is sent to it.
 DATA: Final = 3
-# The receiver of DATA has handled this many bytes (32 bits), and takes as many more.
+# The receiver of DATA has handled this many bytes (32 bits), and takes as many more. On channel 0, the receiver of OPEN
+# has handled so many of them.
 CREDIT: Final = 4
 # Nothing more is sent to the client: its socket is shut for writing after everything before.
 END: Final = 5

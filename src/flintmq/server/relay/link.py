@@ -105,6 +105,10 @@ class Link(FrameSink):
         self._channels: dict[int, Channel] = {}
         self._last_number: i64 = 0
         self._opened_in_turn: i64 = 0
+        # How many channels were opened that the other end has not handled.
+        self._unhandled: i64 = 0
+        # Called when the other end has handled some of them.
+        self.on_room: Callable[[], None] | None = None
         self._writer: BytesWriter = BytesWriter()
         self._chunks: list[bytes] = []
         self._is_awake = False
@@ -187,6 +191,11 @@ class Link(FrameSink):
                 found.fail()
 
     def on_credit(self, channel: i64, size: i64) -> None:
+        if channel == 0:
+            self._unhandled -= size
+            if self.on_room is not None:
+                self.on_room()
+            return
         found = self._channels.get(channel)
         if found is not None:
             found.on_credit(size)
@@ -213,6 +222,7 @@ class Link(FrameSink):
         channel = self._accept(self, number, payload)
         if channel is None:
             self.send(OVER, number, b"")
+        self.send_credit(0, 1)
         # As few clients are accepted in a turn as without a link, because each takes a while.
         self._opened_in_turn += 1
         if self._opened_in_turn == 1:
@@ -263,7 +273,15 @@ class Link(FrameSink):
             if self._last_number not in self._channels:
                 break
         self.add(channel, self._last_number)
+        self._unhandled += 1
         self.send(OPEN, self._last_number, payload)
+
+    def room(self) -> int:
+        """Return how many channels may be opened now.
+
+        The other end opens only a few in a turn. If more were on their way, the data of all channels would wait behind.
+        """
+        return ACCEPTED_PER_TURN - self._unhandled
 
     def forget(self, number: i64) -> None:
         """Ignore everything that still comes on this channel."""

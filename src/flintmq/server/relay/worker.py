@@ -45,6 +45,7 @@ class Worker:
         self._acceptors: list[Acceptor] = []
         self._ended = asyncio.Event()
         self.link = Link(self._loop, self._wake, _refuse, self._on_note, self._on_lost)
+        self.link.on_room = self._go_on
         self._clients = Clients(self._loop, self.link, lambda: self._tls)
         logs.send_to("info", lambda line: self._report(Report(line=dict(line))))
 
@@ -79,7 +80,7 @@ class Worker:
         for is_secure in (False, True):
             found = [socket.socket(fileno=each.descriptor) for each in order.accept if each.is_secure is is_secure]
             if found:
-                acceptor = Acceptor(self._clients.secure if is_secure else self._clients.plain)
+                acceptor = Acceptor(self._clients.secure if is_secure else self._clients.plain, self.link.room)
                 acceptor.accept_from(found)
                 self._acceptors.append(acceptor)
         if order.accept:
@@ -90,6 +91,10 @@ class Worker:
         if order.is_end:
             for acceptor in self._acceptors:
                 acceptor.close()
+
+    def _go_on(self) -> None:
+        for acceptor in self._acceptors:
+            acceptor.go_on()
 
     def _on_lost(self, _link: Link, _reason: str) -> None:
         # Clients learn of it by the end of their sockets, which the system closes with the process.

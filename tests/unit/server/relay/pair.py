@@ -199,6 +199,7 @@ class Pair:
         self.notes: list[bytes] = []
         self.lost: list[str] = []
         self.accepted_in_turn: list[float] = []
+        self.refuses = False
         ends = [Pipe(self.loop), Pipe(self.loop)]
         links = [self._link(), self._link()]
         for end, other, link in zip(ends, reversed(ends), links, strict=True):
@@ -220,6 +221,8 @@ class Pair:
         return link
 
     def _accept(self, link: Link, number: int, _payload: bytes) -> Channel | None:
+        if self.refuses:
+            return None
         server = Server()
         server.transport = RelayedTransport(link, number, server, PEERNAME, ("127.0.0.1", 5672))
         self.servers.append(server)

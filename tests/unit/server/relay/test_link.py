@@ -214,6 +214,22 @@ def test_few_clients_are_accepted_in_a_turn(pair: Pair) -> None:
     assert [bytes(server.received) for server in pair.servers] == [b"client %d" % n for n in range(len(sockets))]
 
 
+def test_room_for_more_channels(pair: Pair) -> None:
+    """It comes back with each that the other end has handled, also if it is refused, or its client is gone."""
+    told: list[int] = []
+    pair.worker.on_room = lambda: told.append(pair.worker.room())
+    for _ in range(ACCEPTED_PER_TURN):
+        socket = pair.connect()
+        assert socket.client is not None
+        socket.client.connection_lost(None)
+    pair.refuses = True
+    pair.connect()
+    assert pair.worker.room() == -1
+    pair.run()
+    assert told[-1] == pair.worker.room() == ACCEPTED_PER_TURN
+    assert len(pair.worker) == len(pair.broker) == 0
+
+
 def test_the_end_of_a_client_comes_behind_its_bytes(pair: Pair) -> None:
     """A client that sends and hangs up is heard to the end, even by a broker that was not reading."""
     socket, server = pair.connected()
