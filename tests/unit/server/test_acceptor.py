@@ -59,6 +59,15 @@ async def until(condition: Callable[[], bool]) -> int:
     return turns
 
 
+async def end(listener: Acceptor, came: list[Guest]) -> None:
+    """Close the acceptor, and disconnect everybody."""
+    listener.close()
+    for guest in came:
+        assert guest.transport is not None
+        guest.transport.abort()
+    await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("new_loop", LOOPS)
 def test_a_crowd(new_loop: Callable[[], asyncio.AbstractEventLoop], came: list[Guest]) -> None:
     """Who comes with a crowd comes in by and by, and the loop turns between them."""
@@ -83,11 +92,7 @@ def test_a_crowd(new_loop: Callable[[], asyncio.AbstractEventLoop], came: list[G
             # What is written goes out at once, however little it is.
             connection = transport.get_extra_info("socket")
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-            listener.close()
-            for guest in came:
-                assert guest.transport is not None
-                guest.transport.abort()
-            await asyncio.sleep(0.01)
+            await end(listener, came)
 
     run(new_loop, crowd())
 
@@ -118,11 +123,7 @@ def test_room(new_loop: Callable[[], asyncio.AbstractEventLoop], came: list[Gues
                 allowed[0] = min(allowed[0] * 3, CROWD)
                 listener.go_on()
             await until(lambda: len(came) == len(clients))
-            listener.close()
-            for guest in came:
-                assert guest.transport is not None
-                guest.transport.abort()
-            await asyncio.sleep(0.01)
+            await end(listener, came)
 
     run(new_loop, crowd())
 

@@ -52,7 +52,7 @@ class Dispatch:
 
     def begin(self) -> None:
         """Begin the turns. What a tick does before them, such as expiring messages, takes none of their time."""
-        if self.seconds != 0.0:
+        if self.is_bounded:
             self._until = self.clock() + self.seconds
 
     @property
@@ -62,4 +62,4 @@ class Dispatch:
 
     def is_over(self) -> bool:
         """Whether the time of this tick's turns is over. It never is if it is not bounded."""
-        return self.seconds != 0.0 and self.clock() >= self._until
+        return self.is_bounded and self.clock() >= self._until
