@@ -25,8 +25,8 @@ class Bindings(SteppedWork):
     """
 
     def __init__(self, router: Router, tick: Tick) -> None:
-        # The exchanges with bindings to a destination, each once.
-        self._sources: dict[Queue | Exchange, list[Exchange]] = {}
+        # The exchanges with bindings to a destination.
+        self._sources: dict[Queue | Exchange, dict[Exchange, None]] = {}
         # Bindings by destination that an exchange has still to forget.
         self._stale: list[tuple[Exchange, dict[Queue | Exchange, dict[BindingKey, Binding]]]] = []
         self._is_busy = False
@@ -35,12 +35,9 @@ class Bindings(SteppedWork):
 
     def add(self, binding: Binding) -> bool:
         """Add a binding. Returns False if an equal one exists."""
-        source, destination = binding.source, binding.destination
-        is_first = destination not in source.bindings
-        if not source.bind(binding):
+        if not binding.source.bind(binding):
             return False
-        if is_first:
-            self._sources.setdefault(destination, []).append(source)
+        self._sources.setdefault(binding.destination, {})[binding.source] = None
         return True
 
     def remove(self, binding: Binding) -> Binding | None:
@@ -53,7 +50,7 @@ class Bindings(SteppedWork):
 
     def to(self, destination: Queue | Exchange) -> list[Binding]:
         found: list[Binding] = []
-        for source in self._sources.get(destination, ()):
+        for source in self._sources.get(destination, {}):
             # There are none if the source is deleted.
             bindings = source.bindings.get(destination)
             if bindings is not None:
@@ -63,7 +60,7 @@ class Bindings(SteppedWork):
     def remove_to(self, destination: Queue | Exchange) -> list[Exchange]:
         """Remove all bindings to a destination that is deleted. Returns the exchanges at which they started."""
         sources: list[Exchange] = []
-        for source in self._sources.pop(destination, ()):
+        for source in self._sources.pop(destination, {}):
             gone = source.bindings.pop(destination, None)
             if gone is None:
                 # The source is deleted.
@@ -90,8 +87,8 @@ class Bindings(SteppedWork):
 
     def _no_source(self, destination: Queue | Exchange, source: Exchange) -> None:
         sources = self._sources.get(destination)
-        if sources is not None and source in sources:
-            sources.remove(source)
+        if sources is not None:
+            sources.pop(source, None)
             if not sources:
                 del self._sources[destination]
 
