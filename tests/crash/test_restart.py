@@ -122,11 +122,13 @@ def test_messages_stay_as_they_were(broker: BrokerProcess, how: str) -> None:
     with opened(broker) as channel:
         channel.queue_declare("q", durable=True)
         channel.queue_bind("q", "amq.topic", "some.#")
-        for body in bodies:
+        for body in bodies[:-1]:
             channel.basic_publish("amq.topic", "some.key", body, sent)
         settled = channel.basic_get("q", auto_ack=True)
         assert settled[2] == b""
         assert channel.basic_get("q")[2] == b"x"
+        # Nothing answers an acknowledgement; the confirm of a later message says that both are synced.
+        channel.basic_publish("amq.topic", "some.key", bodies[-1], sent)
     _end_and_start(broker, how)
     with opened(broker) as channel:
         for body in bodies[1:]:
