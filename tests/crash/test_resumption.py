@@ -77,7 +77,7 @@ class Counted:
     def has_output(self) -> bool:
         return self.sent < self.sent_max and self._core.has_output()
 
-    def take_output(self) -> list[bytes]:
+    def take_output(self) -> list[bytes | memoryview]:
         taken = self._core.take_output()
         self.sent += sum(map(len, taken))
         return taken

@@ -60,7 +60,7 @@ class Session(ConnectionOwner):
     def has_output(self) -> bool:
         return bool(self._outbox.waiting)
 
-    def take_output(self) -> list[bytes]:
+    def take_output(self) -> list[bytes | memoryview]:
         """Remove the bytes to send from the output, and return them in order."""
         self._outbox.waiting.clear()
         output = self.output

@@ -34,7 +34,7 @@ class Output:
         self.frame_max: i64 = FRAME_MIN_BYTES
         # Body bytes that the kernel has not taken yet. Above the high-water mark, consumers of this connection wait.
         self.backlog: i64 = 0
-        self._chunks: list[bytes] = []
+        self._chunks: list[bytes | memoryview] = []
         self._outbox = outbox
         self._is_waiting = False
         self._is_starved = False
@@ -69,11 +69,11 @@ class Output:
         """Count a message with `body_size` bytes of body as part of the backlog."""
         self.backlog += body_size + _CONTENT_OVERHEAD_BYTES
 
-    def lay_behind(self, body: bytes) -> None:
-        """Append a large body after the bytes gathered so far, without a copy."""
+    def lay_behind(self, body: bytes, start: i64, stop: i64) -> None:
+        """Append body[start:stop], which is large, after the bytes gathered so far, without a copy."""
         self._chunks.append(self.writer.getvalue())
         self.writer.truncate(0)
-        self._chunks.append(body)
+        self._chunks.append(body if stop - start == len(body) else memoryview(body)[start:stop])
 
     def take_together(self) -> bytes | None:
         """Remove and return all bytes gathered so far if they are in one piece. After None, call `take`."""
@@ -84,7 +84,7 @@ class Output:
         self.writer.truncate(0)
         return data
 
-    def take(self) -> list[bytes]:
+    def take(self) -> list[bytes | memoryview]:
         """Remove and return all bytes gathered so far, in order, for the caller to write."""
         self._is_waiting = False
         chunks = self._chunks

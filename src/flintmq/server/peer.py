@@ -411,7 +411,7 @@ class Peer(Receiver):
                 relayed.write(data)
             for chunk in chunks:
                 self.sent_bytes += len(chunk)
-                relayed.write(chunk)
+                relayed.write(bytes(chunk))
             unsent = relayed.get_write_buffer_size()
         else:
             if transport.is_closing():

@@ -9,7 +9,7 @@ from flintmq.base.limits import FRAME_OVERHEAD_BYTES
 from flintmq.protocol.output import LARGE_BODY_BYTES, Output
 from flintmq.wire.amqp091.frames import FRAME_END, write_body_frame_start, write_content_header, write_method
 
-# Parts of a body below this size are copied together when they arrive: kept apart, each costs more than its bytes.
+# Parts of a body below this size are copied together: kept apart, each costs more than its bytes.
 _PART_BYTES: Final = 16 * 1024
 # A size that no body has: nothing is remembered.
 NOT_KEPT: Final = -1
@@ -133,7 +133,7 @@ def write_pieces(output: Output, channel: i64, properties: bytes, pieces: list[b
 
 
 def write_body(output: Output, channel: i64, body: bytes) -> None:
-    """Write a body in as many frames as frame_max requires (none for an empty body). A large body is not copied."""
+    """Write a body in as many frames as frame_max requires (none for an empty body). Large frames are not copied."""
     w = output.writer
     size: i64 = len(body)
     room: i64 = output.frame_max - FRAME_OVERHEAD_BYTES
@@ -149,6 +149,9 @@ def write_body(output: Output, channel: i64, body: bytes) -> None:
         if step > room:
             step = room
         write_body_frame_start(w, channel, step)
-        output.lay_behind(body if step == size else body[pos : pos + step])
+        if step < _PART_BYTES:
+            w.write(body[pos : pos + step])
+        else:
+            output.lay_behind(body, pos, pos + step)
         w.append(FRAME_END)
         pos += step

@@ -456,7 +456,7 @@ class _Rest:
             step: i64 = len(part) - self._start
             if step > left:
                 step = left
-            session.write_payload(part if step == len(part) else part[self._start : self._start + step])
+            session.write_payload(part, self._start, self._start + step)
             left -= step
             self._start += step
             if self._start == len(part):

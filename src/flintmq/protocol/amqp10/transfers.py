@@ -132,12 +132,12 @@ class SessionTransfers:
         self.output.charge(size)
         self.output.touch()
 
-    def write_payload(self, part: bytes) -> None:
-        """Write a part of the payload of the transfer that was begun. A large part is not copied."""
-        if len(part) >= LARGE_BODY_BYTES:
-            self.output.lay_behind(part)
+    def write_payload(self, data: bytes, start: i64, stop: i64) -> None:
+        """Write data[start:stop] as a part of the payload of the transfer that was begun. A large one is not copied."""
+        if stop - start >= LARGE_BODY_BYTES:
+            self.output.lay_behind(data, start, stop)
         else:
-            self.output.writer.write(part)
+            self.output.writer.write(data[start:stop])
 
     def sent_transfer(self) -> None:
         """Count a transfer that was written against the peer's window."""

@@ -283,6 +283,21 @@ def test_pieces_of_a_body_fill_frames() -> None:
     assert theirs.contents == [(PUBLISH, NO_PROPERTIES, b"".join(pieces))]
 
 
+def test_frames_of_a_large_body_are_not_copied() -> None:
+    """A body of several frames goes out from where it lies, but for a small rest."""
+    pair = ConnectionPair(Tuning(frame_max=100_008)).open()
+    mine, theirs = pair.channel()
+    assert mine.channel is not None
+    body = bytes(range(200)) * 1_001
+    mine.channel.send_pieces(PUBLISH, NO_PROPERTIES, [body])
+    chunks = pair.client.output.take()
+    views = [chunk for chunk in chunks if isinstance(chunk, memoryview)]
+    assert [len(view) for view in views] == [100_000, 100_000]
+    assert all(view.obj is body for view in views)
+    pair.server.engine.receive(b"".join(chunks), 0.0)
+    assert theirs.contents == [(PUBLISH, NO_PROPERTIES, body)]
+
+
 def test_messages_like_the_one_before() -> None:
     """What has its method, properties and size in common with the message before differs in its body only."""
     pair = ConnectionPair().open()

@@ -254,6 +254,19 @@ def test_huge_body_is_not_copied() -> None:
     assert flowing.receives.messages == [(None, b"head" + body)]
 
 
+def test_parts_of_a_huge_body_are_not_copied() -> None:
+    """A body of several transfers is laid behind what was written, part by part."""
+    flowing = Flowing(server=Tuning(frame_max=100_000), client=Tuning(frame_max=100_000))
+    body = bytes(range(256)) * 1_000
+    flowing.sender.send(1, b"head", body, True)
+    chunks = flowing.pair.client.output.take()
+    views = [chunk for chunk in chunks if isinstance(chunk, memoryview)]
+    assert len(views) == 2
+    assert all(view.obj is body for view in views)
+    flowing.pair.feed(flowing.pair.server, b"".join(chunks))
+    assert flowing.receives.messages == [(None, b"head" + body)]
+
+
 def test_parts() -> None:
     """A receiver that wants parts gets them as they come."""
     flowing = Flowing(server=Tuning(frame_max=512))
@@ -540,7 +553,7 @@ def test_receiver_settle_mode_of_a_transfer() -> None:
     flowing.receives.accepts = True
     transfer = Transfer(handle=0, delivery_id=0, delivery_tag=b"t", message_format=0, rcv_settle_mode=0)
     flowing.session.begin_transfer(encode(transfer), 1)
-    flowing.session.write_payload(b"x")
+    flowing.session.write_payload(b"x", 0, 1)
     flowing.run()
     assert flowing.receiver.unsettled == 0
     flowing = Flowing()
