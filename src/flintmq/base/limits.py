@@ -108,8 +108,8 @@ DUE_STEP_MESSAGES: Final = 256
 TICK_READ_BYTES: Final = 512 * 1024
 # The time for which a tick takes in what several busy clients send, before queues are dispatched for twice that time.
 # Each client waits about this long for the others. Each client that is read adds to it, because longer ticks read more
-# of each, up to the most. The time is shorter while a client with less than its share publishes what consumers wait
-# for, and longer if most bytes are for the journal: durable messages wait for the disk anyway.
+# of each, up to the most. The time is shorter while a client with less than its share publishes to an empty queue
+# with consumers, and longer if most bytes are for the journal: durable messages wait for the disk anyway.
 INTAKE_SECONDS: Final = 0.000_25
 MODEST_INTAKE_SECONDS: Final = 0.000_08
 CLIENT_INTAKE_SECONDS: Final = 0.000_015

@@ -261,10 +261,7 @@ class Broker:
         for _ in range(len(steps)):
             if WORK.spent >= enough:
                 break
-            # Work that raises must not be tried again in each tick.
-            work = steps.popleft()
-            if work.step(enough - WORK.spent):
-                steps.append(work)
+            self.tick.do_step(steps.popleft(), enough - WORK.spent)
         return bool(steps)
 
     def _delete_unused(self) -> bool:

@@ -38,6 +38,10 @@ class SteppedWork:
     def step(self, most: i64) -> bool:
         """Do a part of the work that takes about `most` units. Returns whether some is left for the next tick."""
 
+    def outlasts_errors(self) -> bool:
+        """Whether a step that raises has removed from the work what it failed at, so that the next one goes on."""
+        return False
+
 
 @trait
 class DeferredWork:
@@ -132,5 +136,13 @@ class Tick:
 
     def begin(self, work: SteppedWork) -> None:
         """Do the first step of some work now. The ticks do the others, if any."""
-        if work.step(STEP_UNITS):
-            self.steps.append(work)
+        self.do_step(work, STEP_UNITS)
+
+    def do_step(self, work: SteppedWork, most: i64) -> None:
+        """Do a step of about `most` units. If some of the work is left, the next tick goes on with it."""
+        is_left = work.outlasts_errors()
+        try:
+            is_left = work.step(most)
+        finally:
+            if is_left:
+                self.steps.append(work)

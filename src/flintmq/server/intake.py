@@ -47,9 +47,9 @@ class Intake:
 
     A client that is alone has a share of TICK_READ_BYTES, because large batches cost less per message. While others
     send, too, or queues deliver more slowly than messages arrive, handling the shares of all clients together takes
-    INTAKE_SECONDS, and longer with many clients. It takes MODEST_INTAKE_SECONDS if consumers wait for what a client
-    with less than its share publishes, and up to INTAKE_MAX_SECONDS if most bytes are for the journal. While queues
-    are behind, it takes at most twice as long as their last dispatch.
+    INTAKE_SECONDS, and longer with many clients. It takes MODEST_INTAKE_SECONDS if a client with less than its share
+    publishes to an empty queue with consumers, and up to INTAKE_MAX_SECONDS if most bytes are for the journal. While
+    queues are behind, it takes at most twice as long as their last dispatch.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class Intake:
         `taken` has the bytes of each connection that was read from, which took `seconds`. `waiting` is the number of
         connections that wait for their turns, and were not read from. `dispatch_seconds` is the time for which the
         queues were dispatched. `is_behind`: consumers take messages more slowly than these arrive. `is_modest`: a
-        client that has not used up its share published to a queue that had nothing to deliver. `unsynced` is the number
+        client that has not used up its share published to an empty queue with consumers. `unsynced` is the number
         of bytes in the journal that are not synced.
         """
         total = sum(taken)

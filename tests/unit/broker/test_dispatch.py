@@ -146,11 +146,10 @@ def test_a_queue_is_behind_whatever_limits_its_consumers() -> None:
         assert broker.tick.dispatch.is_behind
 
 
-@pytest.mark.parametrize("kind", ["classic", "stream"])
-def test_a_message_that_consumers_wait_for(kind: str) -> None:
-    """It is the first one for a queue that has consumers and nothing to deliver."""
+def test_a_message_that_consumers_wait_for() -> None:
+    """It is the first one for an empty queue that has consumers."""
     broker, _ = world()
-    queue = broker.vhosts["/"].declare_queue("q", True, False, False, {"x-queue-type": kind}, None)
+    queue = broker.vhosts["/"].declare_queue("q", True, False, False, {}, None)
     queue.enqueue(message())
     assert broker.tick.dispatch.awaited == 0
     queue.subscribe(Taker(), {})
@@ -161,6 +160,22 @@ def test_a_message_that_consumers_wait_for(kind: str) -> None:
     broker.dispatch()
     queue.enqueue(message())
     assert broker.tick.dispatch.awaited == 2
+
+
+def test_a_message_that_consumers_do_not_wait_for() -> None:
+    """Consumers that hold as many messages as they may do not wait for another one."""
+    broker, _ = world()
+    queue = broker.vhosts["/"].declare_queue("q", True, False, False, {}, None)
+    queue.subscribe(Taker(1), {})
+    for _ in range(2):
+        queue.enqueue(message())
+        broker.dispatch()
+    assert queue.message_count == 1
+    before = broker.tick.dispatch.awaited
+    for _ in range(3):
+        queue.enqueue(message())
+        broker.dispatch()
+    assert broker.tick.dispatch.awaited == before
 
 
 def overrun(queue: ClassicQueue, count: int = 1) -> int:

@@ -37,7 +37,7 @@ class Dispatch:
         self.backlog_max: i64 = CREDIT_BACKLOG_MESSAGES
         self.overrun: i64 = 0
         self.taken: i64 = 0
-        # How many messages came to queues with consumers and nothing to deliver. Whoever reads it resets it.
+        # How many messages came to empty queues with consumers. Whoever reads it resets it.
         self.awaited: i64 = 0
         self._until = 0.0
 

@@ -27,7 +27,7 @@ class Outflow:
 
     @property
     def is_zero(self) -> bool:
-        """Whether nothing was counted. There is no redelivery without a delivery, and no acknowledgement."""
+        """Whether nothing was counted. Redeliveries are not compared: each is a delivery, too."""
         return (
             self.delivered == 0
             and self.delivered_no_ack == 0

@@ -71,9 +71,9 @@ class Exchange:
     messages, `history`. A type whose matching costs more than comparing keys sets `compares_all`, or overrides
     `match_cost` and `match_cost_beside`.
 
-    `bindings` are by their destinations, so that all bindings to a deleted one are removed at once. Afterwards `forget`
+    `bindings` are by their destinations, so that all bindings to a deleted one leave them at once. Afterwards `remove`
     is called for each of them, later if there are many; until then `match` may return it. A type that selects one of
-    its bindings for a message sets `picks_one`, and has forgotten them when the deletion is over.
+    its bindings for a message sets `picks_one`, and all its bindings are removed at once.
 
     `alternate` names the exchange for messages that match no binding, "" for none. `changed` is the topology version in
     which the bindings last changed.
@@ -101,6 +101,8 @@ class Exchange:
         # Whether each message is compared with all bindings, and the cost of these comparisons and filters.
         self.compares_all = False
         self.match_costs: i64 = 0
+        # The same by destination, without those that cost nothing.
+        self._costs_to: dict[Queue | Exchange, int] = {}
         self.traffic = ExchangeTraffic()
 
     def bind(self, binding: Binding) -> bool:
@@ -115,7 +117,10 @@ class Exchange:
         found[key] = binding
         self.binding_count += 1
         self.add(binding)
-        self.match_costs += self.match_cost(binding)
+        cost = self.match_cost(binding)
+        if cost > 0:
+            self.match_costs += cost
+            self._costs_to[binding.destination] = self._costs_to.get(binding.destination, 0) + cost
         return True
 
     def unbind(self, binding: Binding) -> Binding | None:
@@ -125,16 +130,23 @@ class Exchange:
             return None
         removed = found.pop(binding.key, None)
         if removed is not None:
+            self.binding_count -= 1
+            self.remove(removed)
+            cost = self.match_cost(removed)
+            if cost > 0:
+                self.match_costs -= cost
+                self._costs_to[binding.destination] -= cost
             if not found:
                 del self.bindings[binding.destination]
-            self.binding_count -= 1
-            self.forget(removed)
+                self._costs_to.pop(binding.destination, None)
         return removed
 
-    def forget(self, binding: Binding) -> None:
-        """Do not match a binding any more that is no longer in `bindings`."""
-        self.remove(binding)
-        self.match_costs -= self.match_cost(binding)
+    def unbind_all(self, destination: "Queue | Exchange") -> dict[BindingKey, Binding]:
+        """Remove all bindings to a destination that is deleted, and return them. The caller calls `remove` for each."""
+        gone = self.bindings.pop(destination, {})
+        self.binding_count -= len(gone)
+        self.match_costs -= self._costs_to.pop(destination, 0)
+        return gone
 
     def has(self, binding: Binding) -> bool:
         """Whether there is a binding that equals this one."""

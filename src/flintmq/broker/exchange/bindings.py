@@ -61,16 +61,15 @@ class Bindings(SteppedWork):
         """Remove all bindings to a destination that is deleted. Returns the exchanges at which they started."""
         sources: list[Exchange] = []
         for source in self._sources.pop(destination, {}):
-            gone = source.bindings.pop(destination, None)
-            if gone is None:
+            gone = source.unbind_all(destination)
+            if not gone:
                 # The source is deleted.
                 continue
             sources.append(source)
-            source.binding_count -= len(gone)
             WORK.spent += _REMOVED_UNITS * len(gone)
             if source.picks_one:
                 for binding in gone.values():
-                    source.forget(binding)
+                    source.remove(binding)
             else:
                 self._forget_later(source, destination, gone)
         return sources
@@ -110,9 +109,11 @@ class Bindings(SteppedWork):
             self._is_busy = True
             self._tick.steps.append(self)
 
+    def outlasts_errors(self) -> bool:
+        return True
+
     def step(self, most: i64) -> bool:
         """Have exchanges forget bindings until `most` units of work are spent. Returns whether some are left."""
-        self._is_busy = False
         enough = WORK.spent + most
         while self._stale and WORK.spent < enough:
             source, gone = self._stale.pop()
@@ -120,7 +121,7 @@ class Bindings(SteppedWork):
                 destination, bindings = gone.popitem()
                 while bindings and WORK.spent < enough:
                     WORK.spent += _REMOVED_UNITS
-                    source.forget(bindings.popitem()[1])
+                    source.remove(bindings.popitem()[1])
                 if bindings:
                     gone[destination] = bindings
                 else:

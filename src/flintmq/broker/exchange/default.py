@@ -19,15 +19,15 @@ class DefaultExchange(Exchange):
         super().__init__(vhost, "", True, False, False, {})
         self._queues = queues
         self._replies = replies
-        # Clients' bindings by routing key, for dialects that allow bindings here.
-        self._further: dict[str, list[Binding]] = {}
+        # Clients' bindings by routing key, for dialects that allow bindings here. Dictionaries serve as ordered sets.
+        self._further: dict[str, dict[Binding, None]] = {}
 
     def add(self, binding: Binding) -> None:
-        self._further.setdefault(binding.routing_key, []).append(binding)
+        self._further.setdefault(binding.routing_key, {})[binding] = None
 
     def remove(self, binding: Binding) -> None:
         bound = self._further[binding.routing_key]
-        bound.remove(binding)
+        del bound[binding]
         if not bound:
             del self._further[binding.routing_key]
 

@@ -37,7 +37,8 @@ class DirectExchange(Exchange):
         WORK.spent += len(others) // _SUMMED_PER_UNIT
         cost: i64 = 0
         for other in others:
-            cost += self.match_cost(other)
+            if not other.is_stale:
+                cost += self.match_cost(other)
         return cost
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:

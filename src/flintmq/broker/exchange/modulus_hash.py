@@ -3,7 +3,7 @@
 A key keeps its destination until bindings change; then most keys move to another one, which x-consistent-hash avoids.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from typing import final
 
 from flintmq.broker.exchange.base import Binding, Exchange
@@ -20,14 +20,20 @@ class ModulusHashExchange(Exchange):
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
         self.picks_one = True
-        # Sorted, so that the order of binding, or of restoring, does not matter.
+        # Sorted by their ranks, so that the order of binding, or of restoring, does not matter.
         self._order: list[Binding] = []
+        self._ranks: list[tuple[str, str, str, str]] = []
 
     def add(self, binding: Binding) -> None:
-        insort(self._order, binding, key=_rank)
+        rank = _rank(binding)
+        place = bisect_left(self._ranks, rank)
+        self._ranks.insert(place, rank)
+        self._order.insert(place, binding)
 
     def remove(self, binding: Binding) -> None:
-        del self._order[bisect_left(self._order, _rank(binding), key=_rank)]
+        place = bisect_left(self._ranks, _rank(binding))
+        del self._ranks[place]
+        del self._order[place]
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         if not self._order:

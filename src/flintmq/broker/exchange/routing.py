@@ -175,9 +175,9 @@ class Router:
                 return None
             found_any = False
             matched = exchange.match(keys, message)
+            WORK.spent += len(matched) // _MATCHED_PER_UNIT
             if self.has_stale:
                 matched = [binding for binding in matched if not binding.is_stale]
-            WORK.spent += len(matched) // _MATCHED_PER_UNIT
             if WORK.is_over():
                 raise _too_much(visited[0])
             for binding in matched:

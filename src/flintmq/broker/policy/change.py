@@ -39,6 +39,9 @@ class PolicyChange(SteppedWork):
         self._queues = queues
         self._queues.reverse()
 
+    def outlasts_errors(self) -> bool:
+        return True
+
     def step(self, most: i64) -> bool:
         """Compare names until `most` units of work are spent. Returns whether names are left."""
         policies = self._policies

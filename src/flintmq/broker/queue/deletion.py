@@ -20,6 +20,9 @@ class Deletion(SteppedWork):
             # From now on, entries that expire or come back are dropped.
             queue.gone = True
 
+    def outlasts_errors(self) -> bool:
+        return True
+
     def step(self, most: i64) -> bool:
         """Delete queues until `most` units of work are spent. Returns whether queues are left."""
         enough = WORK.spent + most

@@ -278,7 +278,8 @@ class EntryQueue(Queue):
         else:
             self.admit_entry(entry, self.tick.now_ms)
         if not self._is_ready and self.consumers:
-            self.tick.dispatch.awaited += 1
+            if self.store.count == 1:
+                self.tick.dispatch.awaited += 1
             self.touch()
         if self._survives:
             if options.persistent:
@@ -507,7 +508,7 @@ class EntryQueue(Queue):
     def _first(self, most: i64 = EXPIRY_STEP_MESSAGES) -> Entry | None:
         """The next entry to deliver; None if there is none.
 
-        Entries before it that have expired are removed: `most` of them. It is None if there are more, too.
+        Entries before it that have expired are removed. Returns None, too, if more than `most` have.
         """
         first = self.store.peek()
         while first is not None and first.expires_ms != 0 and first.expires_ms < self.tick.now_ms:

@@ -88,7 +88,6 @@ class StreamQueue(Queue, DurableReader):
     def enqueue(self, message: Message) -> Entry | None:
         self.log.append(message)
         if not self._is_ready and self.consumers:
-            self.tick.dispatch.awaited += 1
             self.touch()
         return None
 

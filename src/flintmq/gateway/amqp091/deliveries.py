@@ -233,7 +233,7 @@ class Deliveries(Outflow):
         taken = self.unacked.take(delivery_tag, multiple)
         if multiple:
             if len(taken) > _SETTLED_AT_ONCE:
-                self._settle_in_steps(taken, ACCEPT)
+                self._accept_in_steps(taken)
                 return
             self._engine.spend(len(taken))
         self.acked += len(taken)
@@ -245,14 +245,18 @@ class Deliveries(Outflow):
             self._reopen_window()
 
     def settle_taken(self, deliveries: list[Delivery], outcome: int) -> None:
-        """Settle deliveries that were taken from `unacked` outside of a transaction, in steps if there are many."""
-        if outcome != REQUEUE and len(deliveries) > _SETTLED_AT_ONCE:
-            self._settle_in_steps(deliveries, outcome)
+        """Settle deliveries that were taken from `unacked` outside of a transaction: many accepted ones in steps.
+
+        Others are not settled in steps: a queue that is deleted between two of these would drop rejected messages, and
+        messages would overtake those that return.
+        """
+        if outcome == ACCEPT and len(deliveries) > _SETTLED_AT_ONCE:
+            self._accept_in_steps(deliveries)
         else:
             self.settle(deliveries, outcome)
 
-    def _settle_in_steps(self, deliveries: list[Delivery], outcome: int) -> None:
-        self._tick.begin(_Settlement(self, self._engine, deliveries, outcome))
+    def _accept_in_steps(self, deliveries: list[Delivery]) -> None:
+        self._tick.begin(_Acceptance(self, self._engine, deliveries))
 
     def settle(self, deliveries: list[Delivery], outcome: int) -> None:
         """Accept, reject or requeue deliveries that were taken from `unacked`."""
@@ -387,30 +391,29 @@ class _Timeout(Timed):
 
 
 @final
-class _Settlement(SteppedWork):
-    """Deliveries of a channel that are accepted or rejected together, in steps.
+class _Acceptance(SteppedWork):
+    """Deliveries of a channel that are accepted together, in steps.
 
-    The client's next method waits until all are settled. If the connection ends before, the steps go on.
+    The client's next method on a channel waits until all are settled. If the connection ends before, the steps go on.
     """
 
-    def __init__(self, owner: Deliveries, engine: Connection, deliveries: list[Delivery], outcome: int) -> None:
+    def __init__(self, owner: Deliveries, engine: Connection, deliveries: list[Delivery]) -> None:
         self._owner = owner
         self._engine = engine
-        self._outcome = outcome
         # The next one last, so that each step frees those that it has settled.
         self._deliveries = deliveries
         self._deliveries.reverse()
         engine.spend(_WAITING_UNITS)
 
+    def outlasts_errors(self) -> bool:
+        return True
+
     def step(self, most: i64) -> bool:
         left = self._deliveries
         count: i64 = min(max(most, 1) * _SETTLED_PER_UNIT, len(left))
         WORK.spent += count // _SETTLED_PER_UNIT
-        is_over = True
-        try:
-            self._owner.settle([left.pop() for _ in range(count)], self._outcome)
-            is_over = not left
-        finally:
-            if is_over:
-                self._engine.spend(-_WAITING_UNITS)
-        return not is_over
+        taken = [left.pop() for _ in range(count)]
+        if not left:
+            self._engine.spend(-_WAITING_UNITS)
+        self._owner.settle(taken, ACCEPT)
+        return bool(left)

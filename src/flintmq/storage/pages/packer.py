@@ -1,4 +1,6 @@
-"""Packing: entries of a queue as bytes, up to three bytes per entry beside its body. It never accesses the disk.
+"""Packing: entries of a queue as bytes. It never accesses the disk.
+
+An entry that is like the one before takes up to three bytes beside its body.
 
 Consecutive entries are alike: they have the same address and properties, and consecutive numbers. A bit in the first
 byte of an entry says for each of these that it is as in the entry before. The others follow in this order: address

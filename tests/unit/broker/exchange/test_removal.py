@@ -1,11 +1,13 @@
 """Deletion of a queue or an exchange with many bindings: they are gone at once, and exchanges forget them in steps."""
 
-from itertools import pairwise
+from contextlib import suppress
+from itertools import count, pairwise
 
 import pytest
 
-from flintmq.base.errors import NotFound
+from flintmq.base.errors import NotFound, PreconditionFailed
 from flintmq.base.limits import STEP_UNITS
+from flintmq.base.work import WORK
 from flintmq.broker.broker import Broker
 from flintmq.broker.dialect import STRICT
 from flintmq.broker.exchange.routing import Route
@@ -44,24 +46,67 @@ class World:
             pass
         assert not self.broker.tick.steps
         assert not self.vhost.router.has_stale
+        # Nothing is remembered of queues and exchanges that are gone.
+        assert not [each for each in self.exchanges.bindings._sources if each.gone]
 
 
 def test_bindings_are_forgotten_in_several_ticks() -> None:
     """However many bindings lead to a deleted queue, each tick removes some, and none is left in the end."""
     world = World()
-    source = world.exchanges.find("amq.headers")
-    world.bind(world.queue("q"), "amq.headers")
+    source = world.exchanges.find("amq.fanout")
+    world.bind(world.queue("q"), "amq.fanout")
     world.vhost.remove_queue(world.vhost.queues["q"])
-    # Each binding of a headers exchange costs each message some work.
-    costs = [int(source.match_costs)]
+    matched = [len(source.match([""], None))]
     while world.broker.dispatch():
-        costs.append(int(source.match_costs))
-    costs.append(int(source.match_costs))
-    each = costs[0] // COUNT
-    assert len(costs) > 3
-    assert max(before - after for before, after in pairwise(costs)) <= PER_TICK * each
-    assert costs[-1] == 0
+        matched.append(len(source.match([""], None)))
+    matched.append(len(source.match([""], None)))
+    assert len(matched) > 3
+    assert max(before - after for before, after in pairwise(matched)) <= PER_TICK
+    assert matched[-1] == 0
     world.finish()
+
+
+@pytest.mark.parametrize("source", ["amq.direct", "amq.fanout", "amq.topic"])
+def test_passing_over_them_is_work(source: str) -> None:
+    """A message is compared with all bindings until the exchange has forgotten them, and pays for that."""
+    world = World()
+    queue = world.queue("q")
+    for number in range(COUNT):
+        world.exchanges.bind_queue(queue, source, "k.7", {"h": number})
+    before = WORK.spent
+    world.reached(source)
+    cost = WORK.spent - before
+    assert cost > COUNT // 16
+    world.vhost.remove_queue(queue)
+    before = WORK.spent
+    world.reached(source)
+    assert WORK.spent - before == cost
+    world.finish()
+    before = WORK.spent
+    world.reached(source)
+    assert WORK.spent - before == 0
+
+
+@pytest.mark.parametrize("source", ["amq.headers", "amq.direct"])
+def test_the_work_that_bindings_may_ask_for(source: str) -> None:
+    """A queue that is made again has all of it at once, however much the deleted one had asked for."""
+    world = World()
+    asked = {"x-match": "all", **{f"h{number}": number for number in range(500)}}
+    if source == "amq.direct":
+        asked = {"x-selector": " AND ".join(f"h{number} = {number}" for number in range(80))}
+    taken = 0
+    queue = world.queue("q")
+    with suppress(PreconditionFailed):
+        for taken in count():
+            world.exchanges.bind_queue(queue, source, "k", {**asked, "n": taken})
+    assert taken > 0
+    world.vhost.remove_queue(queue)
+    again = world.queue("q")
+    for number in range(taken):
+        world.exchanges.bind_queue(again, source, "k", {**asked, "n": number})
+    world.finish()
+    with pytest.raises(PreconditionFailed):
+        world.exchanges.bind_queue(again, source, "k", {**asked, "n": taken})
 
 
 @pytest.mark.parametrize("source", MATCHING)

@@ -1,10 +1,13 @@
 """A change of policies where there are many queues: some in each tick, and none is left out."""
 
+import pytest
+
+from flintmq.base.errors import InternalError
 from flintmq.base.limits import POLICY_NAME_UNITS, STEP_UNITS
 from flintmq.broker.broker import Broker
-from flintmq.broker.ports import PolicyRecord
+from flintmq.broker.ports import PolicyRecord, StreamLimits
 from flintmq.broker.vhost import VHost
-from tests.unit.broker.memory import MemoryStorage
+from tests.unit.broker.memory import MemoryStorage, MemoryStream
 
 PER_TICK = STEP_UNITS // POLICY_NAME_UNITS
 COUNT = 5 * PER_TICK
@@ -52,6 +55,30 @@ def test_what_happens_meanwhile() -> None:
     expected = {queue.name: 7 if "7" in queue.name else -1 for queue in vhost.queues.values()}
     assert {queue.name: queue.settings.max_length for queue in vhost.queues.values()} == expected
     assert last.settings.max_length == -1
+
+
+def test_a_queue_that_cannot_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error is told once, and the queues behind it get the policy all the same."""
+    broker, vhost = _broker()
+    for number in range(3):
+        vhost.declare_queue(f"s{number}", True, False, False, {"x-queue-type": "stream"}, None)
+    vhost.declare_queue("last", True, False, False, {}, None)
+
+    def refuse(self: MemoryStream, limits: StreamLimits) -> None:
+        raise InternalError("unreadable")
+
+    monkeypatch.setattr(MemoryStream, "limit", refuse)
+    broker.put_rule(PolicyRecord("/", "p", "", {"max-length-bytes": 5_000}, "all", 0, False))
+    errors = 0
+    while True:
+        try:
+            if not broker.dispatch():
+                break
+        except InternalError:
+            errors += 1
+    assert errors == 3
+    assert all(queue.settings.max_bytes == 5_000 for queue in vhost.queues.values())
+    assert broker.tick.policy_changes == 0
 
 
 def test_a_virtual_host_that_goes_meanwhile() -> None:

@@ -17,7 +17,7 @@ from flintmq.wire.amqp091.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
-from tests.unit.broker.memory import message
+from tests.unit.broker.memory import got, message
 from tests.unit.gateway.amqp091.pair import Client, Server
 
 COUNT = 3 * _SETTLED_AT_ONCE
@@ -60,9 +60,7 @@ class Holder:
         return counts
 
 
-@pytest.mark.parametrize(
-    "method", [BasicAck(multiple=True), BasicAck(delivery_tag=COUNT, multiple=True), BasicNack(0, True, False)]
-)
+@pytest.mark.parametrize("method", [BasicAck(multiple=True), BasicAck(delivery_tag=COUNT, multiple=True)])
 def test_deliveries_are_settled_in_several_ticks(method: Method) -> None:
     """Each tick settles a part of them, until none is left on the queue and in the journal."""
     holder = Holder()
@@ -137,15 +135,31 @@ def test_the_queue_goes_meanwhile() -> None:
     assert holder.server.host.errors == []
 
 
-def test_rejected_ones_are_dead_lettered_in_order() -> None:
-    """Dead letters of a rejection in steps are in the order of their messages."""
+def _rejecting() -> tuple[Holder, Queue]:
     holder = Holder(arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
     holder.channel.call(QueueDeclare(queue="dead", durable=True))
-    dead = holder.server.vhost.queues["dead"]
+    return holder, holder.server.vhost.queues["dead"]
+
+
+def test_rejected_ones_are_dead_lettered_in_order() -> None:
+    """Dead letters of very many messages are in the order of their messages."""
+    holder, dead = _rejecting()
     holder.send(BasicNack(multiple=True, requeue=False))
     while holder.server.gateway.end_tick():
         pass
     assert dead.message_count == COUNT
-    head = dead.head()
-    assert head is not None
-    assert head.body == b"0"
+    bodies = []
+    while (entry := got(dead)) is not None:
+        bodies.append(int(entry.message.body))
+    assert bodies == list(range(COUNT))
+
+
+def test_rejected_ones_of_a_queue_that_goes() -> None:
+    """All of them are dead-lettered, even if another client deletes the queue directly afterwards."""
+    holder, dead = _rejecting()
+    other = Client(holder.server).channel()
+    holder.send(BasicNack(multiple=True, requeue=False))
+    other.call(QueueDelete(queue="q"))
+    while holder.server.gateway.end_tick():
+        pass
+    assert dead.message_count == COUNT
