@@ -20,7 +20,7 @@ import trustme
 from flintmq.base.errors import FlintError
 from flintmq.embedded import Broker
 from flintmq.wire.amqp091.frames import PROTOCOL_HEADER
-from flintmq.wire.amqp091.methods import BasicConsume, QueueDeclare, QueueDeclareOk
+from flintmq.wire.amqp091.methods import BasicConsume, ConnectionStart, QueueDeclare, QueueDeclareOk
 from tests.servers import BrokerProcess
 from tests.sockets import AmqpSocket, publish_frames
 from tests.waiting import wait_until
@@ -172,6 +172,16 @@ def test_workers_load_renewed_certificates(broker: BrokerProcess, authority: tru
     broker.process.send_signal(signal.SIGHUP)
     broker.wait_for_log("settings read again")
     wait_until(lambda: all(presented() != before for _ in range(20)))
+
+
+def test_everybody_gets_in_who_comes_at_the_same_time(broker: BrokerProcess) -> None:
+    """A worker that has told the broker of as many clients as it may goes on when the broker has heard of them."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(closing(AmqpSocket(broker.port))) for _ in range(300)]
+        for client in clients:
+            client.send(PROTOCOL_HEADER)
+        for client in clients:
+            client.expect(ConnectionStart)
 
 
 def test_a_killed_worker_takes_only_its_clients_along(broker: BrokerProcess) -> None:
