@@ -37,7 +37,7 @@ def entries(body: object, what: str) -> dict[object, object]:
     """The entries of a map. Raises Refusal for any other value; `what` names the map in the error."""
     if not isinstance(body, dict):
         raise Refusal("400", f"a map is due as the body that says what the {what} is")
-    return {key.value if isinstance(key, MapKey) else key: value for key, value in body.items()}
+    return body
 
 
 def arguments(value: object) -> Table:
@@ -54,6 +54,8 @@ def arguments(value: object) -> Table:
 
 def term(value: object) -> str:
     """Format a value as an Erlang term, as RabbitMQ's error texts do."""
+    if isinstance(value, MapKey):
+        return term(value.value)
     if isinstance(value, str):
         return f'{{utf8,<<"{value}">>}}'
     if isinstance(value, Symbol):

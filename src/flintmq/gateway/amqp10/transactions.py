@@ -165,6 +165,8 @@ class Transactions:
         return found
 
     def _roll_back(self, found: OpenTransaction) -> None:
+        # What is aborted makes room for further messages, which are not acquired in this transaction.
+        self._end_acquiring(found)
         found.work.roll_back()
         for delivery in found.acquired:
             entry = delivery.mark
@@ -179,12 +181,16 @@ class Transactions:
 
     def _discharged(self, found: OpenTransaction) -> None:
         found.is_over = True
-        for link in found.acquiring:
-            link.acquires_for(None)
+        self._end_acquiring(found)
         for delivery in found.acquired:
             owner = delivery.link.owner
             if isinstance(owner, SourceLink):
                 owner.restart_timeout(delivery)
+
+    def _end_acquiring(self, found: OpenTransaction) -> None:
+        for link in found.acquiring:
+            link.acquires_for(None)
+        found.acquiring.clear()
 
     def roll_back_of(self, link: ReceiverLink | None) -> None:
         """Roll back the transactions of a link to the coordinator that is gone; None: of the session (part 4 §4.3)."""

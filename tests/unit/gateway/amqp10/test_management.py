@@ -12,7 +12,8 @@ from flintmq.gateway.conversion.parts import write_properties
 from flintmq.wire.amqp091.tables import decode_arguments, encode_table
 from flintmq.wire.amqp10 import sections as wire
 from flintmq.wire.amqp10.properties import Properties
-from flintmq.wire.amqp10.values import Array, Byte, Described, Int, Short, Symbol, UByte, UInt, ULong, UShort
+from flintmq.wire.amqp10.values import Array, Byte, Described, Int, MapKey, Short, Symbol, UByte, UInt, ULong, UShort
+from flintmq.wire.amqp10.writer import encode_value
 from tests.unit.broker.memory import message
 from tests.unit.gateway.amqp091.pair import Server
 
@@ -342,6 +343,18 @@ def test_sections_of_a_request_have_any_order(client: Client) -> None:
     request = write_properties(Properties(subject="GET", to="/queues/q", reply_to="$me"))
     answer = client.management.answer(wire.encode_amqp_value(None) + request).message
     assert b"404" in answer
+
+
+@pytest.mark.parametrize("key", [Described(ULong(1), "x"), Array("uint", [UInt(1)]), [1], True, 1.5], ids=repr)
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [("/queues/q", ""), ("/queues/q", "arguments"), ("/exchanges/x", ""), ("/exchanges/x", "arguments")],
+)
+def test_keys_that_are_no_names_are_refused(client: Client, target: str, name: str, key: object) -> None:
+    """Whatever the type of a key is, a client is told that it is none of those that are known."""
+    found = {MapKey(key, encode_value(key)): 1}
+    status, why = client.ask("PUT", target, {name: found} if name else found)
+    assert (status, str(why).startswith(("bad ", "unsupported argument"))) == ("400", True)
 
 
 def test_arguments_that_no_table_holds_are_refused(client: Client) -> None:

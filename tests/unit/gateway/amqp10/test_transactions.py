@@ -15,6 +15,7 @@ from flintmq.wire.amqp10.states import (
     TransactionalState,
 )
 from flintmq.wire.amqp10.termini import Discharge, Source
+from tests.unit.broker.memory import message
 from tests.unit.gateway.amqp10.pair import Client, Control, Receiver, Sender, Server
 
 
@@ -156,6 +157,27 @@ def test_a_settled_delivery_that_was_acquired_in_a_transaction(
     assert queue.message_count == 0
     control.tell(Discharge(txn_id=txn_id, fail=fail))
     assert queue.message_count == (1 if fail else 0)
+
+
+def test_a_rollback_acquires_nothing(client: Client, control: Control, server: Server) -> None:
+    """What a full queue sends to make way for a message that comes back is not acquired in that transaction."""
+    server.queue("short", max_length=1)
+    queue = server.vhost.queues["short"]
+    txn_id = control.declare()
+    client.sender("/queues/short", attach=Attach(name="publisher")).publish("one")
+    receiver = client.receiver("/queues/short", credit=0, attach=Attach(name="r"))
+    flow = receiver.link.flow()
+    flow.link_credit = 10
+    flow.properties = {"txn-id": txn_id}
+    receiver.link.grant(10)
+    client.session.send_flow(flow)
+    client.tick()
+    assert receiver.bodies() == ["one"]
+    server.vhost.deliver(message("two", True), [queue])
+    assert control.roll_back(txn_id) == ACCEPTED
+    client.tick()
+    assert sorted(receiver.bodies()) == ["one", "two"]
+    assert (queue.message_count, queue.unacked) == (0, 2)
 
 
 def test_what_goes_nowhere_is_released(client: Client, control: Control, queue: Queue, server: Server) -> None:
