@@ -23,10 +23,10 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"# ([\w.-]+)\n")
 _URL = re.compile(r"amqp://guest:guest@127\.0\.0\.1:5672/%2f")
 _ANY_URL = re.compile(r"amqp://[^\"]*")
-_PATIENCE_SECONDS = 110
+_PATIENCE_SECONDS = 190
 _WAIT = re.compile(r"\b((?:inactivity_)?timeout)=([\d.]+)")
 # What readers see after a second may take longer where other tests run, and its end must not be taken for silence.
-_SILENCE_SECONDS = 4
+_SILENCE_SECONDS = 10
 # Examples wait for most of their time. More of them would begin so slowly that a wait for silence ends too early.
 _AT_ONCE: Final = 4
 
@@ -48,7 +48,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 def patient(source: str) -> str:
     """The same for a machine that may stand still for a while: what ends by silence waits longer for it, and what is
-    delayed comes a little before that.
+    delayed comes long before that.
     """
     longer = _WAIT.sub(lambda found: f"{found[1]}={max(float(found[2]), _SILENCE_SECONDS):g}", source)
     return longer.replace('"x-delay": 1500', '"x-delay": 3000')

@@ -36,14 +36,19 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "flintmq.cli", *arguments]
 
 
+# Below those that the system gives to whoever asks for any. Processes of tests have numbers that follow each other, and
+# each begins with a hundred ports of its own.
+_PORTS: Final = range(20_000, 30_000)
+_PORT_NUMBERS: Final = itertools.count(os.getpid() * 100)
+
+
 def free_port() -> int:
-    """Below those that the system gives to whoever asks for any: until it is used, only another test may take it."""
-    numbers = itertools.chain(range(20_000 + os.getpid() % 10_000, 30_000), range(20_000, 30_000))
-    for number in numbers:
+    """A port that no other call in this process returns: neither another test nor the system takes it meanwhile."""
+    for number in itertools.islice(_PORT_NUMBERS, len(_PORTS)):
         with socket.socket() as probe, suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", number))
-            return number
+            probe.bind(("127.0.0.1", _PORTS[number % len(_PORTS)]))
+            return _PORTS[number % len(_PORTS)]
     raise AssertionError("no port is free")
 
 
@@ -54,7 +59,7 @@ def environment(**settings: str) -> dict[str, str]:
 
 
 class BrokerProcess:
-    """`flintmq serve` on a free port, unless it is started on a certain one.
+    """`flintmq serve` on a free port, another one at each start, unless FLINTMQ_LISTEN_PORT is one to come back on.
 
     `arguments` are further flags; `settings` are variables, FLINTMQ_... and all; `wrapper` is a command to run it by.
     """
@@ -62,9 +67,10 @@ class BrokerProcess:
     def __init__(self, data: Path, *arguments: str, wrapper: tuple[str, ...] = (), **settings: str) -> None:
         self.data = data
         self.port = 0
+        port = settings.pop("FLINTMQ_LISTEN_PORT", "0")
         self._command = [
             *wrapper,
-            *command("serve", "--data", str(data), "--log-format", "json", *arguments),
+            *command("serve", "--data", str(data), "--log-format", "json", *arguments, "--port", port),
         ]
         if _IO_WORKERS is not None:
             settings.setdefault("FLINTMQ_SERVER_IO_WORKERS", _IO_WORKERS)
@@ -90,12 +96,12 @@ class BrokerProcess:
 
     # -- life ---------------------------------------------------------------------------------------------------
 
-    def launch(self, port: int = 0) -> None:
+    def launch(self) -> None:
         """Start the process without waiting for it. The log of an earlier one is forgotten."""
         assert not self.is_running, "the broker runs already"
         self._log = []
         self._process = subprocess.Popen(  # noqa: S603 - our own command
-            [*self._command, "--port", str(port)],
+            self._command,
             env=self._environment,
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -104,9 +110,9 @@ class BrokerProcess:
         self._reader = threading.Thread(target=self._read_log, args=(self._process, self._log), daemon=True)
         self._reader.start()
 
-    def start(self, port: int = 0) -> None:
+    def start(self) -> None:
         """Start, and return once it listens."""
-        self.launch(port)
+        self.launch()
         line = self.wait_for_log("listening", timeout=START_SECONDS)
         self.port = int(line["amqp"].rpartition(":")[2])
 
@@ -127,7 +133,7 @@ class BrokerProcess:
         return self.ended()
 
     def restart(self) -> None:
-        """Stop in order, and start again: on another port."""
+        """Stop in order, and start again: on another port, unless it has one to come back on."""
         self.stop()
         self.start()
 
@@ -186,6 +192,12 @@ class BrokerProcess:
     def log(self) -> list[LogLine]:
         with self._logged:
             return list(self._log)
+
+    @property
+    def complaints(self) -> list[LogLine]:
+        """Warnings and errors. That its event loop stood still says how busy the machine is."""
+        loud = [line for line in self.log if line.get("level") in ("warning", "error")]
+        return [line for line in loud if line["event"] != "event loop stalled"]
 
     @property
     def faults(self) -> list[LogLine]:

@@ -70,13 +70,18 @@ class Peer:
         self.serve(lambda: len(self.side.channels) > number)
         return self.side.channels[number]
 
-    def consumer(self) -> tuple[Recorder, str]:
-        """The first channel and its consumer tag, once the client has subscribed."""
+    def consumer(self, first: bytes | None = None) -> tuple[Recorder, str]:
+        """The first channel and its consumer tag, once the client has subscribed.
+
+        The answer to that and a delivery with the body `first` are sent in one piece.
+        """
         channel = self.channel()
         tags: list[str] = []
 
         def is_subscribed() -> bool:
             tags[:] = [method.consumer_tag for method in channel.methods if isinstance(method, BasicConsume)]
+            if tags and first is not None:
+                deliver(channel, tags[0], 1, first)
             return bool(tags)
 
         self.serve(is_subscribed)

@@ -1,6 +1,5 @@
 """A broker that runs low: publishers wait, consumers make room, and publishers go on."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,12 +14,11 @@ from flintmq.wire.amqp091.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
+from tests.conformance.amqp091.pressure import BODY, Flood
 from tests.hostile.test_greed import resident_bytes
 from tests.servers import BrokerProcess
 from tests.sockets import AmqpSocket, publish_frames
 from tests.waiting import wait_until
-
-BODY = bytes(100_000)
 
 
 @pytest.fixture
@@ -37,25 +35,17 @@ def test_memory_alarm_comes_and_goes(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", FLINTMQ_ALARMS_MEMORY_HIGH_WATERMARK=str(limit)) as broker:
         with AmqpSocket(broker.port) as publisher, AmqpSocket(broker.port) as consumer:
             publisher.open(capabilities=["connection.blocked"]).open_channel()
+            # Now, because a client that does not log in for ten seconds is hung up on.
+            consumer.open().open_channel()
             # What is on a last-value queue stays in memory.
             declare = QueueDeclare(queue="q", arguments={"x-last-value-key": "k"})
             publisher.call(1, declare, QueueDeclareOk)
-            blocked = None
-            for _ in range(4_000):
-                publisher.send(publish_frames(1, "", "q", BODY))
-                time.sleep(0.001)
-                found = next(publisher.frames(0), None)
-                if found is not None:
-                    blocked = found.method
-                    break
-            if blocked is None:
-                # All was taken, far more than the limit, before the broker came to look.
-                blocked = publisher.expect(ConnectionBlocked)
+            flood = Flood(lambda: publisher.send(publish_frames(1, "", "q", BODY)))
+            blocked = publisher.expect(ConnectionBlocked)
+            flood.end(lambda: publisher.send(publish_frames(1, "", "q", b"last")))
             assert blocked == ConnectionBlocked(reason="low on memory")
             line = broker.wait_for_log("publishers have to wait", reason="low on memory")
             assert line["memory_bytes"] > line["memory_max_bytes"] == limit
-            publisher.send(publish_frames(1, "", "q", b"last"))
-            consumer.open().open_channel()
             consumer.send_method(1, BasicConsume(queue="q", no_ack=True))
             consumer.expect(BasicConsumeOk, 1)
             body = b""
@@ -101,11 +91,11 @@ def test_disk_alarm_stops_publishers_only(full_disk: BrokerProcess) -> None:
 def test_a_blocked_connection_lives_on_heartbeats(full_disk: BrokerProcess) -> None:
     """Not being read from costs no connection: for more intervals of silence than are allowed, in both directions."""
     # Long enough for this process, or the broker's, to stand still for a while.
-    with fc.connect(full_disk.url + "?heartbeat=3") as connection:
+    with fc.connect(full_disk.url + "?heartbeat=6") as connection:
         channel = connection.channel()
         channel.publish(b"waits", "", "nowhere")
         _wait_until_blocked(connection)
-        connection.process(8.5)
+        connection.process(14)
         assert connection.blocked == "low on disk"
         assert connection.is_open
         ended = [line for line in full_disk.log if line["event"] == "connection ended"]

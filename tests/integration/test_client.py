@@ -294,7 +294,8 @@ def test_silence_ends_a_subscription(connection: fc.Connection, queue: str) -> N
     with connection.channel() as channel:
         started = time.monotonic()
         assert list(channel.consume(queue, timeout=0.3)) == []
-        assert time.monotonic() - started >= 0.3
+        # A timer of uvloop counts whole milliseconds.
+        assert time.monotonic() - started >= 0.299
         assert channel.declare_queue(queue, passive=True).consumer_count == 0
 
 
@@ -470,8 +471,8 @@ def test_heartbeats_keep_a_connection(broker: BrokerProcess) -> None:
 
     def lives(way: str) -> bool:
         # Long enough for this process, or the broker's, to stand still for a while.
-        with connecting(way) as connect, connect(broker.url + "?heartbeat=3") as connection:
-            connection.process(8.5)
+        with connecting(way) as connect, connect(broker.url + "?heartbeat=6") as connection:
+            connection.process(14)
             return bool(connection.channel().declare_queue(exclusive=True).name)
 
     with ThreadPoolExecutor(len(WAYS)) as pool:

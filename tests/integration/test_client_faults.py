@@ -57,8 +57,8 @@ def test_what_comes_while_a_subscription_ends(connect: Connect) -> None:
     """Without acknowledgements nobody else will have it, so the loop gives it out before it ends."""
 
     def behave(peer: Peer) -> None:
-        consumer, tag = peer.consumer()
-        deliver(consumer, tag, 1, b"1")
+        # In one piece with the answer to the subscription: it is there before the client waits for it.
+        consumer, tag = peer.consumer(first=b"1")
         peer.serve(lambda: isinstance(consumer.methods[-1], BasicCancel))
         for number in range(2, 7):
             deliver(consumer, tag, number, b"%d" % number)

@@ -106,7 +106,7 @@ def test_a_token_is_renewed_over_amqp10(connect_10: Connect10, broker: BrokerPro
     with suppress(amqp.ConnectionEnded, amqp.LinkDetached):
         connection.update_secret(issuer.good(sub="bob"))
     with pytest.raises((amqp.ConnectionEnded, amqp.LinkDetached), match="New secret was refused"):
-        receiver.receive(timeout=30.0)
+        receiver.receive(timeout=60.0)
     assert not connection.is_open
 
 

@@ -13,6 +13,7 @@ from pika.exceptions import ChannelClosedByBroker, ProbableAccessDeniedError, Pr
 
 from tests.commands import run_here
 from tests.servers import BrokerProcess, command, environment
+from tests.waiting import wait_until
 
 EXPORT = Path(__file__).parents[1] / "unit/management/definitions/rabbitmq.json"
 SETTINGS = f"""
@@ -154,7 +155,8 @@ def test_imported_policies(broker: BrokerProcess) -> None:
     channel.queue_declare("dead", durable=True, arguments={"x-queue-type": "classic"})
     channel.queue_bind("dead", "orders.dead")
     channel.basic_publish("", "limited", b"3")
-    channel.connection.process_data_events(0.2)
+    # What is behind the publish may be looked for before the tick has ended that dead-letters.
+    wait_until(lambda: channel.queue_declare("dead", passive=True).method.message_count > 0)
     assert channel.basic_get("dead", auto_ack=True)[2] == b"2"
 
 

@@ -19,6 +19,7 @@ import pytest
 import flintmq.client
 from flintmq.embedded import Broker, ConfigurationError, FlintError, StorageError
 from flintmq.server import logs
+from tests.servers import free_port
 
 
 def publish(url: str, queue: str, body: bytes) -> None:
@@ -83,7 +84,7 @@ def test_in_a_running_loop() -> None:
             # A timer of the broker is left, for later.
             await channel.declare_queue("expires", durable=True, arguments={"x-expires": 600_000})
             await channel.default_exchange.publish(aio_pika.Message(b"m", delivery_mode=2), "q")
-            message = await queue.get()
+            message = await queue.get(timeout=60)
             await message.ack()
             assert message.body == b"m"
             # A connection that stays open is closed by the broker.
@@ -117,7 +118,7 @@ def test_a_directory_is_kept(tmp_path: Path) -> None:
 
 def test_restart() -> None:
     """A broker that restarts closes connections with 320, and has its port and what was durable again."""
-    with Broker() as broker:
+    with Broker(port=free_port()) as broker:
         publish(broker.url, "q", b"m")
         before = broker.port
         with flintmq.client.connect(broker.url) as connection:
@@ -150,7 +151,7 @@ def test_settings() -> None:
 def test_the_http_api() -> None:
     """It is there where settings ask for it, on a port of its own, which it keeps when the broker restarts."""
     threads = set(threading.enumerate())
-    with Broker(settings={"management": {"enabled": True}}) as broker:
+    with Broker(port=free_port(), settings={"management": {"enabled": True, "port": free_port()}}) as broker:
         before = broker.http_url
         broker.restart()
         assert broker.http_url == before
@@ -180,7 +181,7 @@ def test_wrong_settings(settings: dict[str, dict[str, object]], says: str) -> No
 def test_a_port_that_is_taken() -> None:
     """Who cannot listen says so, and has left nothing; once the port is free, the same broker starts."""
     threads = set(threading.enumerate())
-    with Broker() as other:
+    with Broker(port=free_port()) as other:
         broker = Broker(port=other.port)
         with pytest.raises(FlintError, match=f"cannot listen on 127.0.0.1:{other.port}"):
             broker.start()

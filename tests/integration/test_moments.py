@@ -1,6 +1,7 @@
 """One moment counts for one tick: how long a tick takes is nothing that a message could die of."""
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 
 import pika
@@ -9,11 +10,10 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from flintmq.embedded import Broker
 from flintmq.server import amqp
+from tests.waiting import WAIT_SECONDS
 
 START_MS = 1_900_000_000_000
 AT_ONCE = pika.BasicProperties(expiration="0")
-# So long as a broken broker would take for nothing, and a busy machine for something.
-PATIENCE_SECONDS = 30.0
 
 
 @pytest.fixture
@@ -35,10 +35,9 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> Iterator[BlockingChannel]:
 
 def next_body(channel: BlockingChannel, got: list[bytes], count: int) -> list[bytes]:
     """What consumers got, once there are so many."""
-    waited = 0.0
-    while len(got) < count and waited < PATIENCE_SECONDS:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while len(got) < count and time.monotonic() < deadline:
         channel.connection.process_data_events(0.1)
-        waited += 0.1
     return got
 
 

@@ -125,7 +125,7 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     definitions = {key: in_order(value) for key, value in export.items() if isinstance(value, list)}
     checked = verified(data)
     with BrokerProcess(data) as broker:
-        complaints = [line for line in broker.log if line["level"] in ("warning", "error")]
+        complaints = broker.complaints
         yield Left(broker, request.param == "killed", definitions, checked, complaints)
         assert broker.stop() == 0
     assert verified(data) == "intact"

@@ -43,7 +43,8 @@ def test_format_3_is_served(data: Path) -> None:
                 properties = fc.Properties(delivery_mode=2)
                 channel.publish_batch([fc.Publish("", queue, b"new", properties) for queue in ("orders", "log")])
             broker.restart()
-            assert not [line for line in broker.log if "damage" in line or line["level"] in ("warning", "error")]
+            assert not broker.complaints
+            assert not [line for line in broker.log if "damage" in line]
     ran = storage("verify", data)
     assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, "intact")
 

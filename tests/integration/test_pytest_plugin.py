@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import flintmq
-from tests.servers import environment
+from tests.servers import environment, free_port
 
 pytest_plugins = "pytester"
 
@@ -71,8 +71,9 @@ def test_aio_pika(pytester: pytest.Pytester) -> None:
     run(
         pytester,
         """
-        import asyncio, aio_pika
+        import asyncio, aio_pika, pytest
 
+        @pytest.mark.flintmq(listen={"port": PORT})
         def test_restart(flintmq):
             async def use():
                 connection = await aio_pika.connect_robust(flintmq.url, reconnect_interval=0.05)
@@ -88,7 +89,7 @@ def test_aio_pika(pytester: pytest.Pytester) -> None:
                     await message.ack()
                     return message.body
             assert asyncio.run(use()) == b"m"
-        """,
+        """.replace("PORT", str(free_port())),
         1,
     )
 
@@ -105,6 +106,7 @@ def test_celery(pytester: pytest.Pytester) -> None:
             app = Celery("app", broker=flintmq.url, backend="rpc://")
             # The worker looks whether it is to stop when something happens: heartbeats, at the latest.
             app.conf.broker_heartbeat = 2
+            app.conf.broker_connection_timeout = 60
 
             @app.task(name="add")
             def add(x, y):

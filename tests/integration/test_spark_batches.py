@@ -18,7 +18,7 @@ from flintmq.spark.errors import QueryFailed
 from flintmq.spark.source.options import stream_read_options
 from flintmq.spark.source.queue_source import BatchUnread
 from flintmq.spark.source.reader import StreamReader
-from tests.servers import BrokerProcess
+from tests.servers import BrokerProcess, free_port
 
 PERSISTENT = fc.encode_properties(fc.Properties(delivery_mode=2))
 SCHEMA = read_schema(["offset", "body", "queue", "generation"])
@@ -102,7 +102,7 @@ class Driver:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("batches")) as process:
+    with BrokerProcess(tmp_path_factory.mktemp("batches"), FLINTMQ_LISTEN_PORT=str(free_port())) as process:
         yield process
 
 
@@ -152,7 +152,7 @@ def test_drivers_that_die(broker: BrokerProcess, kind: str, seed: int) -> None:
             driver.reader.stop()
             if rng.random() < 0.15:
                 broker.kill()
-                broker.start(broker.port)
+                broker.start()
     Driver(broker.url, checkpoint, nothing, **options).run()
     assert numbers(checkpoint.bodies) == list(range(sent))
     if kind != "stream":
@@ -161,14 +161,14 @@ def test_drivers_that_die(broker: BrokerProcess, kind: str, seed: int) -> None:
 
 def test_a_broker_that_dies_under_a_driver(tmp_path: Path) -> None:
     """A broker that is killed between any two calls is found again by the same driver, and nothing is read twice."""
-    with BrokerProcess(tmp_path / "data") as broker:
+    with BrokerProcess(tmp_path / "data", FLINTMQ_LISTEN_PORT=str(free_port())) as broker:
         publish(broker, "q", 0, 300)
         rng = random.Random(1)  # noqa: S311 - a case to be repeated
 
         def step() -> None:
             if rng.random() < 0.1:
                 broker.kill()
-                broker.start(broker.port)
+                broker.start()
 
         checkpoint = Checkpoint()
         Driver(broker.url, checkpoint, step, queue="q", consumerName="c", maxMessagesPerTrigger="60").run()
@@ -232,7 +232,7 @@ def test_batches_that_the_sink_left_out(broker: BrokerProcess) -> None:
         with pytest.raises(BatchUnread, match="a batch of 100 messages of queue 'skipped' that none of its tasks"):
             Driver(broker.url, anew, nothing, **options).run()
         broker.kill()
-        broker.start(broker.port)
+        broker.start()
     fresh = Checkpoint()
     Driver(broker.url, fresh, nothing, **options).run()
     assert sorted(numbers(fresh.bodies)) == list(range(150))
@@ -250,7 +250,7 @@ def test_a_batch_that_was_read_before_the_broker_restarted(broker: BrokerProcess
         if checkpoint.commits and not died:
             died = True
             broker.kill()
-            broker.start(broker.port)
+            broker.start()
             raise Died
 
     options = {"queue": "known", "consumerName": "c"}

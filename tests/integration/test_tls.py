@@ -25,6 +25,7 @@ from flintmq.wire.amqp091.methods import (
 )
 from tests.servers import BrokerProcess
 from tests.sockets import AmqpSocket, publish_frames
+from tests.waiting import WAIT_SECONDS
 
 TLS_HEADER = b"AMQP\x02\x01\x00\x00"
 
@@ -92,13 +93,13 @@ def test_plain_sockets_go_on(broker: BrokerProcess) -> None:
 
 
 def _wrapped(raw: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
-    raw.settimeout(30)
+    raw.settimeout(WAIT_SECONDS)
     return context.wrap_socket(raw, server_hostname="localhost")
 
 
 def test_the_header_for_tls(broker: BrokerProcess, trusting: ssl.SSLContext) -> None:
     """A client that asks for TLS by AMQP's header gets the header back, and then TLS (amqp-1.0 §5.2.1)."""
-    with socket.create_connection(("127.0.0.1", broker.port), 30) as raw:
+    with socket.create_connection(("127.0.0.1", broker.port), WAIT_SECONDS) as raw:
         for byte in TLS_HEADER:
             raw.send(bytes([byte]))
         assert raw.recv(8, socket.MSG_WAITALL) == TLS_HEADER
@@ -113,7 +114,7 @@ def test_tls_right_behind_the_header(broker: BrokerProcess, trusting: ssl.SSLCon
     secure = trusting.wrap_bio(incoming, outgoing, server_hostname="localhost")
     with pytest.raises(ssl.SSLWantReadError):
         secure.do_handshake()
-    with socket.create_connection(("127.0.0.1", broker.port), 30) as raw:
+    with socket.create_connection(("127.0.0.1", broker.port), WAIT_SECONDS) as raw:
         raw.sendall(TLS_HEADER + outgoing.read())
         assert raw.recv(8, socket.MSG_WAITALL) == TLS_HEADER
         while True:
@@ -129,7 +130,7 @@ def test_tls_right_behind_the_header(broker: BrokerProcess, trusting: ssl.SSLCon
 
 def test_another_version_of_the_header(broker: BrokerProcess) -> None:
     """The header we know is the answer, and then the socket is closed (amqp-1.0 §2.2)."""
-    with socket.create_connection(("127.0.0.1", broker.port), 30) as raw:
+    with socket.create_connection(("127.0.0.1", broker.port), WAIT_SECONDS) as raw:
         raw.sendall(b"AMQP\x02\x02\x00\x00")
         assert raw.recv(8, socket.MSG_WAITALL) == TLS_HEADER
         assert raw.recv(1) == b""
@@ -137,7 +138,7 @@ def test_another_version_of_the_header(broker: BrokerProcess) -> None:
 
 def test_tls_within_tls(tls_port: int, trusting: ssl.SSLContext) -> None:
     """One layer of TLS is all there is: a header for another is answered like any header that is not known."""
-    with socket.create_connection(("127.0.0.1", tls_port), 30) as raw, _wrapped(raw, trusting) as secure:
+    with socket.create_connection(("127.0.0.1", tls_port), WAIT_SECONDS) as raw, _wrapped(raw, trusting) as secure:
         secure.send(TLS_HEADER)
         assert secure.recv(8).startswith(b"AMQP")
         assert secure.recv(1) == b""
@@ -146,12 +147,12 @@ def test_tls_within_tls(tls_port: int, trusting: ssl.SSLContext) -> None:
 @pytest.mark.parametrize("rubbish", [b"\x16\x03\x01\xff\xff" + bytes(200), PROTOCOL_HEADER, b"GET / HTTP/1.1\r\n\r\n"])
 def test_no_tls(broker: BrokerProcess, tls_port: int, trusting: ssl.SSLContext, rubbish: bytes) -> None:
     """Whoever does not speak TLS where it is due costs a line of the log."""
-    with socket.create_connection(("127.0.0.1", tls_port), 30) as raw:
+    with socket.create_connection(("127.0.0.1", tls_port), WAIT_SECONDS) as raw:
         raw.sendall(rubbish)
         name = "{}:{}".format(*raw.getsockname())
         line = broker.wait_for_log("connection refused", peer=name)
         assert line["reason"].startswith("TLS: ")
-    with socket.create_connection(("127.0.0.1", tls_port), 30) as raw, _wrapped(raw, trusting) as secure:
+    with socket.create_connection(("127.0.0.1", tls_port), WAIT_SECONDS) as raw, _wrapped(raw, trusting) as secure:
         secure.send(PROTOCOL_HEADER)
         assert secure.recv(1) == b"\x01"
 
@@ -165,7 +166,10 @@ def test_versions_that_are_not_safe(tls_port: int, trusting: ssl.SSLContext) -> 
     context.minimum_version = ssl.TLSVersion.TLSv1
     context.maximum_version = ssl.TLSVersion.TLSv1_1
     context.set_ciphers("DEFAULT@SECLEVEL=0")
-    with socket.create_connection(("127.0.0.1", tls_port), 30) as raw, pytest.raises((ssl.SSLError, ConnectionError)):
+    with (
+        socket.create_connection(("127.0.0.1", tls_port), WAIT_SECONDS) as raw,
+        pytest.raises((ssl.SSLError, ConnectionError)),
+    ):
         _wrapped(raw, context)
 
 
@@ -248,7 +252,7 @@ def test_where_certificates_are_required_nobody_elsewhere_comes_without(
     with BrokerProcess(tmp_path / "data", **settings) as broker:
         broker.wait_for_log("clients on this machine need no certificate; all others do")
         _use(pika.ConnectionParameters("127.0.0.1", broker.port, credentials=login))
-        with socket.create_connection((elsewhere, broker.port)) as stranger:
+        with socket.create_connection((elsewhere, broker.port), WAIT_SECONDS) as stranger:
             stranger.sendall(PROTOCOL_HEADER)
             assert stranger.makefile("rb").read() == TLS_HEADER
         line = broker.wait_for_log("connection refused")
@@ -283,12 +287,13 @@ def test_a_client_that_closes_and_reads_nothing(broker: BrokerProcess, tls_port:
     """What waits for it keeps its socket for some seconds only, not for as long as it likes."""
     broker.wait_for_log("listening", matches=lambda line: "https" in line)
     with AmqpSocket(broker.port) as other, AmqpSocket(tls_port) as client:
+        # Now, because a client that does not log in for ten seconds is hung up on.
+        client.secure(trusting, "localhost")
+        client.open().open_channel()
         other.open().open_channel()
         other.call(1, QueueDeclare(queue="unread"), QueueDeclareOk)
         for _ in range(32):
             other.send(publish_frames(1, "", "unread", bytes(1024 * 1024)))
-        client.secure(trusting, "localhost")
-        client.open().open_channel()
         client.send_method(1, BasicConsume(queue="unread", no_ack=True, no_wait=True))
         while other.call(1, QueueDeclare(queue="unread"), QueueDeclareOk).message_count == 32:
             time.sleep(0.05)

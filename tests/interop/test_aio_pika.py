@@ -7,7 +7,7 @@ import aio_pika
 from aio_pika.abc import AbstractIncomingMessage
 
 from tests.interop.peer import WAIT_SECONDS
-from tests.servers import BrokerProcess
+from tests.servers import BrokerProcess, free_port
 
 
 def test_queue_iterator(broker: BrokerProcess) -> None:
@@ -53,7 +53,7 @@ def test_failed_processing(broker: BrokerProcess) -> None:
                         raise ValueError
                 except ValueError:
                     pass
-            assert await queue.get(fail=False) is None
+            assert await queue.get(fail=False, timeout=WAIT_SECONDS) is None
 
     asyncio.run(use())
 
@@ -91,8 +91,9 @@ def test_calls(broker: BrokerProcess) -> None:
 
 def test_robust_connection(tmp_path: Path) -> None:
     """A robust connection to a broker that was killed and started again finds its queue and goes on consuming."""
-    with BrokerProcess(tmp_path / "data") as broker:
-        again = BrokerProcess(tmp_path / "data")
+    port = free_port()
+    with BrokerProcess(tmp_path / "data", FLINTMQ_LISTEN_PORT=str(port)) as broker:
+        again = BrokerProcess(tmp_path / "data", FLINTMQ_LISTEN_PORT=str(port))
 
         async def use() -> list[tuple[bytes, bool | None]]:
             taken: asyncio.Queue[tuple[bytes, bool | None]] = asyncio.Queue()
@@ -108,7 +109,7 @@ def test_robust_connection(tmp_path: Path) -> None:
             await queue.consume(take)
             seen = [await asyncio.wait_for(taken.get(), WAIT_SECONDS)]
             await asyncio.to_thread(broker.kill)
-            await asyncio.to_thread(again.start, broker.port)
+            await asyncio.to_thread(again.start)
             seen.append(await asyncio.wait_for(taken.get(), WAIT_SECONDS))
             await connection.close()
             return seen

@@ -16,9 +16,14 @@ kombu: Final[Any] = import_module("kombu")
 common: Final[Any] = import_module("kombu.common")
 
 
+def connect(broker: BrokerProcess, **options: Any) -> Any:
+    """It gives up after five seconds, if nobody tells it otherwise."""
+    return kombu.Connection(broker.url, connect_timeout=WAIT_SECONDS, **options)
+
+
 @pytest.fixture
 def connection(broker: BrokerProcess) -> Iterator[Any]:
-    with kombu.Connection(broker.url, transport_options={"confirm_publish": True}) as opened:
+    with connect(broker, transport_options={"confirm_publish": True}) as opened:
         yield opened
 
 
@@ -66,7 +71,7 @@ def test_requeued_and_rejected(connection: Any, name: str) -> None:
 
 def test_broadcast(connection: Any, broker: BrokerProcess, name: str) -> None:
     """Every worker's auto-delete queue of a broadcast gets each message, as Celery's remote control does."""
-    with kombu.Connection(broker.url) as worker:
+    with connect(broker) as worker:
         taken: list[tuple[int, object]] = []
         consumers = [
             kombu.Consumer(
@@ -107,7 +112,7 @@ def test_reconnects(connection: Any, broker: BrokerProcess, name: str) -> None:
 
 def test_heartbeat_check(broker: BrokerProcess) -> None:
     """The broker agrees to the heartbeats that a worker asks for, and a worker's checks find it alive."""
-    with kombu.Connection(broker.url, heartbeat=10) as opened:
+    with connect(broker, heartbeat=10) as opened:
         opened.connect()
         assert opened.get_heartbeat_interval() == 10
         for _ in range(4):

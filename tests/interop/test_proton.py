@@ -573,9 +573,10 @@ def test_streams_from_an_offset(connection: BlockingConnection, stream: str, sta
 
 def test_a_connection_that_is_idle_stays(open_connection: Open, queue: str) -> None:
     """A client that asks for a heartbeat gets one, and is not taken for dead."""
-    connection = open_connection(heartbeat=4)
+    # It gives up a broker that says nothing for so long, as one may that stands still for a while.
+    connection = open_connection(heartbeat=12)
     over = threading.Event()
-    threading.Timer(9.0, over.set).start()
+    threading.Timer(14.0, over.set).start()
     connection.wait(over.is_set, timeout=WAIT_SECONDS)
     fill(connection, queue, "still there")
     assert len(drained(connection, queue)) == 1

@@ -16,7 +16,8 @@ from tests.interop.test_proton_management import ADDRESS, Paired
 from tests.servers import BrokerProcess
 
 Open = Callable[..., BlockingConnection]
-TIMEOUT_MS = 2_000
+# Longer than this process, or the broker's, stands still amid what it does.
+TIMEOUT_MS = 8_000
 
 
 @pytest.fixture

@@ -142,7 +142,7 @@ class AioPikaChannel(PeerChannel):
             self.returned.append(Returned(why.reply_code, why.reply_text, why.exchange, why.routing_key, back.body))
 
     def get(self, queue: str, *, no_ack: bool = False) -> Message | None:
-        message = self._run(self._queue(queue).get(no_ack=no_ack, fail=False))
+        message = self._run(self._queue(queue).get(no_ack=no_ack, fail=False, timeout=WAIT_SECONDS))
         return self._took(message) if message else None
 
     def consume(self, queue: str, *, no_ack: bool = False, exclusive: bool = False) -> str:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,6 +17,9 @@ from tests.spark.jvm import prepare_environment
 
 # What the packages under test are imported from: executors have no other way to learn it.
 PACKAGES = str(Path(flintmq.__file__).parents[1])
+# Of a query, and of a test. On a busy machine, a JVM takes a minute to start, and Spark's workers another one.
+PATIENCE_SECONDS: Final = 150
+TEST_SECONDS: Final = 400
 
 prepare_environment()
 
@@ -119,11 +123,17 @@ def cluster(broker: BrokerProcess, sessions: Sessions) -> SparkSession:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips these tests where there is no Java; those that need the cluster run last, so that it is started once."""
+    """Gives these tests their time, and skips them where there is no Java.
+
+    Those that need the cluster run last, so that it is started once.
+    """
+    ours = [item for item in items if item.path.is_relative_to(Path(__file__).parent)]
+    for item in ours:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS))
     if not has_java():
-        for item in items:
-            if item.path.is_relative_to(Path(__file__).parent):
-                item.add_marker(pytest.mark.skip(f"Java is not installed: apt-get install {JAVA_PACKAGE}"))
+        for item in ours:
+            item.add_marker(pytest.mark.skip(f"Java is not installed: apt-get install {JAVA_PACKAGE}"))
     items.sort(key=lambda item: "cluster" in getattr(item, "fixturenames", ()))
 
 

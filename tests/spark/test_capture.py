@@ -19,10 +19,8 @@ from flintmq.spark.columns import READABLE
 from flintmq.spark.lake.capture import capture
 from flintmq.spark.lake.manifest import Manifest
 from tests.servers import BrokerProcess
-from tests.spark.conftest import Queues
+from tests.spark.conftest import PATIENCE_SECONDS, Queues
 from tests.spark.lakes import FORMATS, parquet_files, read_lake, rows
-
-PATIENCE_SECONDS = 100
 
 
 def numbers(start: int, end: int) -> list[bytes]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from tests.spark.conftest import Queues
+from tests.spark.conftest import PATIENCE_SECONDS, Queues
 
 
 def numbers(start: int, end: int) -> list[bytes]:
@@ -68,5 +68,5 @@ def test_round_trip(cluster: SparkSession, queues: Queues, tmp_path: Path) -> No
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(PATIENCE_SECONDS)
     assert sorted(int(message.body) for message in queues.taken(queue)) == list(range(1200))

@@ -10,10 +10,8 @@ import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.lake.dead_letters import capture_dead_letters, redrive, summary, with_deaths
 from tests.servers import BrokerProcess
-from tests.spark.conftest import Queues
+from tests.spark.conftest import PATIENCE_SECONDS, Queues
 from tests.spark.lakes import rows
-
-PATIENCE_SECONDS = 100
 
 
 class Graveyard:

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.servers import BrokerProcess
-from tests.spark.conftest import Queues
+from tests.spark.conftest import PATIENCE_SECONDS, Queues
+from tests.waiting import wait_until
 
-PATIENCE_SECONDS = 120
 TEXT = "cast(id AS string) AS body"
 
 
@@ -32,6 +32,9 @@ class Target:
 
     def write(self, frame: DataFrame, **options: str) -> None:
         frame.write.format("flintmq").options(**{**self.options, **options}).mode("append").save()
+
+    def ready(self) -> int:
+        return self._queues.channel.declare_queue(self.queue, passive=True).message_count
 
     def taken(self) -> list[int]:
         return sorted(int(message.body) for message in self._queues.taken(self.queue))
@@ -68,6 +71,8 @@ def forget_commit(checkpoint: Path, batch: int) -> None:
 def test_a_batch_in_pieces(spark: SparkSession, target: Target) -> None:
     """All rows arrive, in the order in which their partition had them, however many pieces that took."""
     target.write(spark.range(0, 20_000, 1, 3).selectExpr(TEXT), batchSize="1500")
+    # So many messages take several ticks to their queue, behind the answer to the commit.
+    wait_until(lambda: target.ready() == 20_000)
     assert target.taken() == list(range(20_000))
     target.write(spark.range(0, 5000, 1, 1).selectExpr(TEXT), batchSize="400")
     bodies = [int(message.body) for message in target._queues.taken(target.queue)]

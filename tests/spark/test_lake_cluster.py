@@ -9,10 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from flintmq.spark.lake.capture import capture
 from flintmq.spark.lake.replay import replay
-from tests.spark.conftest import Queues
+from tests.spark.conftest import PATIENCE_SECONDS, Queues
 from tests.spark.lakes import parquet_files, rows
-
-PATIENCE_SECONDS = 100
 
 
 def test_there_and_back(cluster: SparkSession, queues: Queues, tmp_path: Path) -> None:

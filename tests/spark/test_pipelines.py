@@ -29,9 +29,6 @@ from tests.spark.lakes import parquet_files, rows
 START_SECONDS = 150
 RUN_SECONDS = 240
 
-# Most of these are a JVM each, or several.
-pytestmark = pytest.mark.timeout(400)
-
 CARRIERS = """\
 pipeline: {name}
 checkpoints: state

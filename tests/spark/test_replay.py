@@ -13,10 +13,8 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.spark.lake.capture import capture
 from flintmq.spark.lake.replay import replay
 from tests.servers import BrokerProcess
-from tests.spark.conftest import Queues
+from tests.spark.conftest import PATIENCE_SECONDS, Queues
 from tests.spark.lakes import FORMATS
-
-PATIENCE_SECONDS = 100
 
 
 class Replays:

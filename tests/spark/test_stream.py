@@ -11,10 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.servers import BrokerProcess
-from tests.spark.conftest import Queues
-
-# Generous: only a failure waits for it.
-PATIENCE_SECONDS = 100
+from tests.spark.conftest import PATIENCE_SECONDS, Queues
 
 
 def numbers(start: int, end: int) -> list[bytes]:

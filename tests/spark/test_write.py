@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from flintmq.spark.data_source import FlintMQDataSource
 from tests.servers import BrokerProcess
-from tests.spark.conftest import Queues
+from tests.spark.conftest import PATIENCE_SECONDS, Queues
 
 
 class Write:
@@ -100,7 +100,7 @@ def test_a_failing_sink_fails_its_query(
         .start()
     )
     with pytest.raises(StreamingQueryException, match="no exchange 'nowhere'"):
-        query.awaitTermination(60)
+        query.awaitTermination(PATIENCE_SECONDS)
 
 
 def test_registered_by_hand(spark: SparkSession, write: Write, queues: Queues) -> None:

@@ -8,11 +8,15 @@ from typing import Any, Final, Literal, Self
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page
 
+import flintmq
+from tests.waiting import WAIT_SECONDS
+
 Scheme = Literal["light", "dark"]
 DESKTOP: Final = (1280, 860)
 PHONE: Final = (390, 844)
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 _AXE: Final = Path(__file__).parent / "node/node_modules/axe-core/axe.min.js"
+_NOTICES: Final = Path(flintmq.__file__).parent / "management/ui/parts/notices.js"
 # What hinders somebody; axe's other findings are advice.
 _SERIOUS: Final = ("serious", "critical")
 
@@ -27,6 +31,16 @@ def axe_missing() -> str:
     return "" if _AXE.is_file() else "axe-core is not installed: npm ci --prefix tests/ui/node"
 
 
+def _lasting_notices() -> str:
+    """A script by which notices stay on the page: a test that stands still for some seconds must not miss them."""
+    shown = re.search(r"SHOWN_MS = (\d+);", _NOTICES.read_text())
+    assert shown is not None
+    return f"""
+        const wait = window.setTimeout;
+        window.setTimeout = (act, pause, ...rest) => (pause === {shown[1]} ? 0 : wait(act, pause, ...rest));
+    """
+
+
 class Window:
     """One tab. Leaving it fails the test when anything was complained about in its console."""
 
@@ -35,6 +49,8 @@ class Window:
         self._context: BrowserContext = browser.new_context(
             color_scheme=scheme, viewport={"width": size[0], "height": size[1]}, locale="en-GB", bypass_csp=False
         )
+        self._context.set_default_timeout(WAIT_SECONDS * 1000)
+        self._context.add_init_script(_lasting_notices())
         self.page: Page = self._context.new_page()
         self.complaints: list[str] = []
         # What a test expects to be refused: the browser logs such answers as errors.

@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.servers import BrokerProcess
 from tests.ui.chromium import DESKTOP, Scheme, Window, executable
+from tests.waiting import WAIT_SECONDS
 
 Open = Callable[..., Window]
 
@@ -28,9 +29,11 @@ def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         # A container's own walls take the place of the browser's, which need rights that containers do not have.
         launched = playwright.chromium.launch(
-            executable_path=path, args=["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"]
+            executable_path=path,
+            args=["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"],
+            timeout=WAIT_SECONDS * 1000,
         )
-        expect.set_options(timeout=60_000)
+        expect.set_options(timeout=WAIT_SECONDS * 1000)
         yield launched
         launched.close()
 

@@ -133,3 +133,6 @@ def test_who_monitors_closes_no_connection(window: Window, broker: BrokerProcess
             one.page.get_by_role("link", name="another's").click()
             expect(one.page.get_by_text("About this connection")).to_be_visible()
             expect(one.page.get_by_role("button", name="Close connection")).to_have_count(buttons)
+            # The page asks for its connection every two seconds, and must not do so when that is closed.
+            one.go("connections")
+            expect(one.heading).to_have_text("Connections")

@@ -37,7 +37,7 @@ def test_markup_is_text(window: Window, broker: BrokerProcess, place: str) -> No
         channel.publish_batch([("", MARKUP, MARKUP.encode(), properties({MARKUP: MARKUP}))])
         window.go(place)
         if place != "channels":
-            expect(window.page.get_by_text(MARKUP).first).to_be_attached(timeout=20_000)
+            expect(window.page.get_by_text(MARKUP).first).to_be_attached()
         expect(window.page.get_by_text("Loading…")).to_have_count(0)
         assert window.page.locator("img, iframe, object, script:not([src])").count() == 0
         assert window.page.title() != "1"

@@ -14,10 +14,10 @@ def test_the_overview_follows_the_broker(window: Window, broker: BrokerProcess) 
     ready = window.page.locator(".stat").filter(has_text="Ready").locator("dd")
     expect(ready).to_have_text("0")
     publish(broker, "counted", *BODIES)
-    expect(ready).to_have_text(str(len(BODIES)), timeout=20_000)
+    expect(ready).to_have_text(str(len(BODIES)))
     expect(window.page.locator(".chart canvas").first).to_be_visible()
     assert taken(broker, "counted") == list(BODIES)
-    expect(ready).to_have_text("0", timeout=20_000)
+    expect(ready).to_have_text("0")
 
 
 def test_a_broker_that_is_gone_is_told(window: Window, broker: BrokerProcess) -> None:
@@ -26,9 +26,9 @@ def test_a_broker_that_is_gone_is_told(window: Window, broker: BrokerProcess) ->
     sign = window.page.locator(".beat")
     expect(sign).to_contain_text("Live")
     window.page.route("**/api/**", lambda route: route.abort("connectionrefused"))
-    expect(sign).to_have_text("No answer", timeout=20_000)
+    expect(sign).to_have_text("No answer")
     window.page.unroute("**/api/**")
-    expect(sign).to_contain_text("Live", timeout=20_000)
+    expect(sign).to_contain_text("Live")
 
 
 def test_the_node_tells_what_clients_wait_for(window: Window) -> None:

@@ -44,7 +44,7 @@ def test_logging_out_forgets_the_password(open_window: Open) -> None:
 def test_a_right_that_is_missing_is_no_lost_login(open_window: Open, broker: BrokerProcess) -> None:
     """A user who lacks a right is told so and stays logged in; so does one who opens a page of administrators."""
     publish(broker, "kept", b"message")
-    with httpx.Client(base_url=broker.http_url, auth=("guest", "guest")) as api:
+    with httpx.Client(base_url=broker.http_url, auth=("guest", "guest"), timeout=60) as api:
         api.put("/api/users/ada", json={"password": "ada", "tags": "management"}).raise_for_status()
         api.put("/api/permissions/%2F/ada", json={"configure": "^$", "write": "^$", "read": ".*"}).raise_for_status()
     window = open_window("ada")
@@ -63,7 +63,7 @@ def test_a_right_that_is_missing_is_no_lost_login(open_window: Open, broker: Bro
 
 def test_a_login_that_is_withdrawn_ends(open_window: Open, broker: BrokerProcess) -> None:
     """A user who is deleted while logged in gets the login page, which says why."""
-    with httpx.Client(base_url=broker.http_url, auth=("guest", "guest")) as api:
+    with httpx.Client(base_url=broker.http_url, auth=("guest", "guest"), timeout=60) as api:
         api.put("/api/users/bob", json={"password": "bob", "tags": "management"}).raise_for_status()
         window = open_window("bob")
         window.expected.append(REFUSED)

@@ -21,10 +21,10 @@ def test_a_pipeline_is_watched(window: Window, broker: BrokerProcess) -> None:
     with StatusPublisher(Endpoint(broker.url)) as publisher:
         publisher.tell(_status(State.RUNNING, rows=4_000, lag=2_000))
         flow = window.page.locator(".flow").filter(has_text="delays")
-        expect(flow).to_contain_text("2,000", timeout=20_000)
+        expect(flow).to_contain_text("2,000")
         expect(flow).to_contain_text("up to date in 5 s")
         publisher.tell(_status(State.RUNNING, rows=6_000, lag=0))
-        expect(flow).to_contain_text("6,000", timeout=20_000)
+        expect(flow).to_contain_text("6,000")
         expect(flow.get_by_text("up to date", exact=True)).to_be_visible()
         publisher.tell(_status(State.FINISHED, rows=6_000, lag=0))
-    expect(window.page.locator(".pipeline > header")).to_contain_text("finished", timeout=20_000)
+    expect(window.page.locator(".pipeline > header")).to_contain_text("finished")

@@ -1,6 +1,8 @@
 """Streams: how much is in them, and who reads them, as far as the broker knows."""
 
-from playwright.sync_api import expect
+import time
+
+from playwright.sync_api import Route, expect
 
 import flintmq.client as fc
 from tests.servers import BrokerProcess
@@ -38,6 +40,25 @@ def test_who_reads_a_stream(window: Window, broker: BrokerProcess) -> None:
         next(messages)
         expect(readers.get_by_role("row")).to_have_count(2)
         expect(readers).not_to_contain_text("No consumer is attached")
+
+
+def test_a_stream_is_deleted(window: Window, broker: BrokerProcess) -> None:
+    """Its page asks for nothing more about it: however late the broker's answer is, the console has no complaint."""
+
+    def answer_late(route: Route) -> None:
+        answer = route.fetch()
+        # For longer than the page waits between two requests.
+        time.sleep(4 if route.request.method == "DELETE" else 0)
+        route.fulfill(response=answer)
+
+    publish(broker, "deleted", *BODIES, arguments=STREAM)
+    window.go("streams/%2F/deleted")
+    expect(window.page.get_by_text("nothing was read this way")).to_be_visible()
+    window.page.route("**/api/queues/%2F/deleted", answer_late)
+    window.press("Delete")
+    window.dialog.get_by_role("textbox").fill("deleted")
+    window.press("Delete", within=window.dialog)
+    expect(window.heading).to_have_text("Streams")
 
 
 def test_nobody_waits_for_consumers_of_a_stream(window: Window, broker: BrokerProcess) -> None:

@@ -1,27 +1,41 @@
 """Getting a broker short of memory, and out of it."""
 
-import time
-from typing import Final
+import threading
+from collections.abc import Callable
+from typing import Final, final
 
-from flintmq.wire.amqp091.methods import Method
 from tests.conformance.amqp091.peer import Peer
 
-_BODY: Final = bytes(100_000)
+BODY: Final = bytes(100_000)
 # 400 MB: more than any broker of these tests may have.
 _MESSAGES_MAX: Final = 4_000
 
 
-def fill_memory(publisher: Peer, queue: str) -> Method:
-    """Publish until the broker says something to it; returns what."""
-    for _ in range(_MESSAGES_MAX):
-        publisher.publish(_BODY, queue)
-        # A publisher that filled the sockets would be stopped by them first.
-        time.sleep(0.001)
-        found = next(publisher.frames(0), None)
-        if found is not None:
-            return found.method
-    # All was taken before the broker came to look.
-    return publisher.read_frame().method
+@final
+class Flood:
+    """Publishes again and again, in a thread: a broker that is short of memory stops who writes, amid a message."""
+
+    def __init__(self, publish: Callable[[], None]) -> None:
+        self._publish = publish
+        self._last: Callable[[], None] | None = None
+        self._is_enough = threading.Event()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def end(self, last: Callable[[], None]) -> None:
+        """Write `last` behind everything else, as soon as the broker reads on, and nothing more."""
+        self._last = last
+        self._is_enough.set()
+
+    def _run(self) -> None:
+        for _ in range(_MESSAGES_MAX):
+            self._publish()
+            # The broker looks ten times in a second whether there is enough memory: not much more than it has is sent.
+            if self._is_enough.wait(0.001):
+                break
+        # Where it has taken all of them, it is still to look.
+        self._is_enough.wait()
+        assert self._last is not None
+        self._last()
 
 
 def take_until(consumer: Peer, queue: str, last: bytes) -> None:

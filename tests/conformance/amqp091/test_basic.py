@@ -21,7 +21,7 @@ from flintmq.wire.amqp091.methods import (
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
 from tests.conformance.amqp091.conftest import Connect
 from tests.conformance.amqp091.peer import PERSISTENT, Peer, fresh
-from tests.conformance.amqp091.pressure import fill_memory, take_until
+from tests.conformance.amqp091.pressure import BODY, Flood, take_until
 from tests.conformance.amqp091.rules import rule
 from tests.conformance.brokers import ProcessBroker
 from tests.servers import BrokerProcess
@@ -90,14 +90,19 @@ def test_basic_03(small_memory: BrokerProcess, strict: bool) -> None:
     hears = {} if strict else {"connection.blocked": True}
     with Peer(small_memory.port, **hears) as publisher, Peer(small_memory.port) as consumer:
         queue = publisher.start().queue(fresh("q"), exclusive=False)
-        said = fill_memory(publisher, queue)
-        if strict:
-            assert said == ChannelFlow(active=False)
-            publisher.send_method(1, ChannelFlowOk(active=False))
-        else:
-            assert isinstance(said, ConnectionBlocked)
-        publisher.publish(b"last", queue)
-        take_until(consumer.start(), queue, b"last")
+        # Now, because a client that does not log in for ten seconds is hung up on.
+        consumer.start()
+        flood = Flood(lambda: publisher.publish(BODY, queue))
+        said = publisher.read_frame().method
+
+        def last() -> None:
+            if strict:
+                publisher.send_method(1, ChannelFlowOk(active=False))
+            publisher.publish(b"last", queue)
+
+        flood.end(last)
+        assert said == ChannelFlow(active=False) if strict else isinstance(said, ConnectionBlocked)
+        take_until(consumer, queue, b"last")
         if strict:
             assert publisher.waits(ChannelFlow).active is True
         else:

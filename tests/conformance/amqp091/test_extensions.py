@@ -24,7 +24,7 @@ from flintmq.wire.amqp091.methods import (
 )
 from tests.conformance.amqp091.conftest import Connect
 from tests.conformance.amqp091.peer import PERSISTENT, Peer, fresh
-from tests.conformance.amqp091.pressure import fill_memory, take_until
+from tests.conformance.amqp091.pressure import BODY, Flood, take_until
 from tests.conformance.amqp091.rules import extension
 from tests.conformance.brokers import Broker, ProcessBroker
 from tests.servers import BrokerProcess
@@ -202,9 +202,13 @@ def test_connection_blocked(small_memory: BrokerProcess) -> None:
     """When memory runs low the publisher is told why it waits; when a consumer has made room, that it does not."""
     with Peer(small_memory.port, **{"connection.blocked": True}) as publisher, Peer(small_memory.port) as consumer:
         queue = publisher.start().queue(fresh("q"), exclusive=False)
-        assert fill_memory(publisher, queue) == ConnectionBlocked(reason="low on memory")
-        publisher.publish(b"last", queue)
-        take_until(consumer.start(), queue, b"last")
+        # Now, because a client that does not log in for ten seconds is hung up on.
+        consumer.start()
+        flood = Flood(lambda: publisher.publish(BODY, queue))
+        said = publisher.read_frame().method
+        flood.end(lambda: publisher.publish(b"last", queue))
+        assert said == ConnectionBlocked(reason="low on memory")
+        take_until(consumer, queue, b"last")
         assert publisher.waits(ConnectionUnblocked) == ConnectionUnblocked()
 
 

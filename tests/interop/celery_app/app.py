@@ -13,6 +13,8 @@ from tests.interop.celery_app import quorum
 app = Celery("interop", broker=os.environ["INTEROP_BROKER"], backend=os.environ.get("INTEROP_BACKEND", "rpc://"))
 app.conf.update(
     broker_connection_retry_on_startup=True,
+    # Four seconds, if nobody says otherwise.
+    broker_connection_timeout=60,
     # A task that was sent is in the broker's journal: without this, what is under way dies with a broker.
     broker_transport_options={"confirm_publish": True},
     result_persistent=True,
@@ -66,6 +68,14 @@ def now_and_then() -> float:
     return time.time()
 
 
+def wait_at(gate: str) -> None:
+    """Until somebody has made this file, which is noted; "" is none."""
+    if gate and not Path(gate).exists():
+        note("waits")
+        while not Path(gate).exists():
+            time.sleep(0.01)
+
+
 @app.task
 def rest(seconds: float) -> str:
     note("resting")
@@ -74,16 +84,16 @@ def rest(seconds: float) -> str:
 
 
 @app.task(bind=True)
-def ran(self: Task, number: int, seconds: float = 0.0) -> None:
-    """Notes that it runs, and takes its time."""
-    time.sleep(seconds)
+def ran(self: Task, number: int, gate: str = "") -> None:
+    """Notes that it runs, once it may."""
+    wait_at(gate)
     note("ran", number, self.request.delivery_info["redelivered"])
 
 
 @app.task(bind=True, acks_late=True, reject_on_worker_lost=True)
-def ran_late(self: Task, number: int, seconds: float) -> None:
+def ran_late(self: Task, number: int, gate: str) -> None:
     """The same, acknowledged only when it is done."""
-    time.sleep(seconds)
+    wait_at(gate)
     note("ran", number, self.request.delivery_info["redelivered"])
 
 

@@ -10,7 +10,7 @@ import celery
 import pytest
 
 from tests.interop.celery_app.worker import WorkerProcess
-from tests.servers import BrokerProcess
+from tests.servers import BrokerProcess, free_port
 
 RAN_SECONDS = 60.0
 
@@ -41,7 +41,8 @@ class Ran:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("celery") / "data") as running:
+    # Workers come back to a broker that was killed.
+    with BrokerProcess(tmp_path_factory.mktemp("celery") / "data", FLINTMQ_LISTEN_PORT=str(free_port())) as running:
         yield running
 
 
@@ -83,6 +84,7 @@ def tasks(variables: dict[str, str]) -> Iterator[Any]:
 def stored_app(stored: dict[str, str]) -> Iterator[Any]:
     """A client without the tasks' code: it knows tasks by their names."""
     app = celery.Celery("client", broker=stored["INTEROP_BROKER"], backend=stored["INTEROP_BACKEND"])
+    app.conf.broker_connection_timeout = 60
     with app:
         yield app
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 QUEUE: Final = "replicated"
 
 SETTINGS: Final[dict[str, Any]] = {
+    "broker_connection_timeout": 60,
     "task_default_queue": QUEUE,
     "task_default_queue_type": "quorum",
     "task_default_exchange_type": "topic",

@@ -1,6 +1,7 @@
 """What is left of a Celery application's tasks when workers and brokers end, in order or not."""
 
 # ruff: noqa: ANN401 - Celery has no types
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -12,9 +13,14 @@ from tests.servers import BrokerProcess
 WAIT: Final = 60.0
 
 
-def seconds_of(number: int) -> float:
-    """How long a task takes: behind the first ones, all together long enough to be stopped in the middle."""
-    return 0.02 if number < 15 else 0.15
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """The file that the later ones of 60 tasks wait for, so that somebody is amid them until it is there."""
+    return tmp_path / "gate"
+
+
+def gate_of(number: int, gate: Path) -> str:
+    return str(gate) if number >= 15 else ""
 
 
 def test_priorities(tasks: Any, variables: dict[str, str], ran: Ran) -> None:
@@ -28,17 +34,17 @@ def test_priorities(tasks: Any, variables: dict[str, str], ran: Ran) -> None:
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
-def test_worker_restart(pool: str, tasks: Any, variables: dict[str, str], ran: Ran) -> None:
+def test_worker_restart(pool: str, tasks: Any, variables: dict[str, str], ran: Ran, gate: Path) -> None:
     """A worker that is stopped while tasks wait and run, and another after it, run all of them.
 
     Celery may end without acknowledging what its pool finishes last: that comes again, flagged as redelivered.
     """
     for number in range(60):
-        tasks.ran.delay(number, seconds_of(number))
+        tasks.ran.delay(number, gate_of(number, gate))
     worker = WorkerProcess(pool, variables)
     with worker:
-        ran.wait(lambda: len(ran.numbers()) >= 10)
-        worker.stop()
+        ran.wait(lambda: ran.lines("waits") != [])
+        worker.stop(gate.touch)
         assert len(ran.numbers()) < 60
         worker.start()
         ran.wait(lambda: set(ran.numbers()) == set(range(60)))
@@ -48,15 +54,16 @@ def test_worker_restart(pool: str, tasks: Any, variables: dict[str, str], ran: R
     assert len(ran.numbers()) - 60 <= again <= 4
 
 
-def test_killed_worker(tasks: Any, variables: dict[str, str], ran: Ran) -> None:
+def test_killed_worker(tasks: Any, variables: dict[str, str], ran: Ran, gate: Path) -> None:
     """Tasks that are acknowledged late run again when their worker is killed, flagged as redelivered: none is lost."""
     for number in range(60):
-        tasks.ran_late.delay(number, seconds_of(number))
+        tasks.ran_late.delay(number, gate_of(number, gate))
     worker = WorkerProcess("prefork", variables)
     with worker:
-        ran.wait(lambda: len(ran.numbers()) >= 10)
+        ran.wait(lambda: ran.lines("waits") != [])
         worker.kill()
         assert len(ran.numbers()) < 60
+        gate.touch()
         worker.start()
         ran.wait(lambda: set(ran.numbers()) == set(range(60)))
         worker.stop()
@@ -65,15 +72,16 @@ def test_killed_worker(tasks: Any, variables: dict[str, str], ran: Ran) -> None:
     assert 1 <= again <= 4
 
 
-def test_killed_broker(tasks: Any, variables: dict[str, str], broker: BrokerProcess, ran: Ran) -> None:
+def test_killed_broker(tasks: Any, variables: dict[str, str], broker: BrokerProcess, ran: Ran, gate: Path) -> None:
     """A broker that is killed has all tasks when it is back, and its worker finds it again and runs them."""
     with WorkerProcess("prefork", variables) as worker:
         assert tasks.add.delay(1, 2).get(timeout=WAIT) == 3
         for number in range(60):
-            tasks.ran_late.delay(number, seconds_of(number))
-        ran.wait(lambda: len(ran.numbers()) >= 5)
+            tasks.ran_late.delay(number, gate_of(number, gate))
+        ran.wait(lambda: ran.lines("waits") != [])
         broker.kill()
         assert len(ran.numbers()) < 60
-        broker.start(port=broker.port)
+        broker.start()
+        gate.touch()
         ran.wait(lambda: set(ran.numbers()) == set(range(60)))
         worker.stop()

@@ -31,22 +31,23 @@ def test_retries(tasks: Any, prefork: WorkerProcess) -> None:
 
 def test_countdown_and_eta(tasks: Any, prefork: WorkerProcess) -> None:
     """Tasks run no earlier than they are told to, and one without a time runs before all that wait in the worker."""
+    seconds = 12
     start = time.time()
-    at = datetime.now(UTC) + timedelta(seconds=6)
+    at = datetime.now(UTC) + timedelta(seconds=seconds)
     # More than are fetched at once. A worker may take two seconds until it asks for more: hence so few, and so late.
-    waiting = [tasks.now.apply_async(**when) for when in ({"countdown": 6}, {"eta": at}) for _ in range(2)]
+    waiting = [tasks.now.apply_async(**when) for when in ({"countdown": seconds}, {"eta": at}) for _ in range(2)]
     soon = tasks.now.delay().get(timeout=WAIT)
     for delayed in [result.get(timeout=WAIT) for result in waiting]:
         assert delayed > soon
-        assert delayed >= start + 6
+        assert delayed >= start + seconds
 
 
 def test_rate_limit(tasks: Any, prefork: WorkerProcess) -> None:
     """A worker takes tasks of a kind no faster than it may, however many wait."""
-    results = [tasks.now_and_then.delay() for _ in range(6)]
+    results = [tasks.now_and_then.delay() for _ in range(60)]
     ran = sorted(result.get(timeout=WAIT) for result in results)
-    # Ten in a second: five pauses, the first of which its bucket of tokens may shorten.
-    assert ran[-1] - ran[0] >= 0.4
+    # Ten in a second. They may run all at once that were let through while their processes stood still.
+    assert ran[-1] - ran[0] > 1
 
 
 def test_expired_tasks_are_not_run(tasks: Any, prefork: WorkerProcess, ran: Ran) -> None:
@@ -72,23 +73,23 @@ def test_canvas(stored_app: Any, threads: WorkerProcess) -> None:
 
 def test_remote_control(tasks: Any, prefork: WorkerProcess, threads: WorkerProcess) -> None:
     """Every worker answers a ping and an inspection, by its reply queue."""
-    pongs = tasks.app.control.ping(timeout=30, limit=2)
+    pongs = tasks.app.control.ping(timeout=WAIT, limit=2)
     names = sorted(name.partition("@")[0] for pong in pongs for name in pong)
     assert names == ["prefork-tasks", "threads-slow"]
     assert all(answer == {"ok": "pong"} for pong in pongs for answer in pong.values())
-    queues = tasks.app.control.inspect(timeout=30, limit=2).active_queues()
+    queues = tasks.app.control.inspect(timeout=WAIT, limit=2).active_queues()
     assert sorted(queue["name"] for served in queues.values() for queue in served) == ["slow", "tasks"]
 
 
 def test_queues_are_added_and_cancelled(tasks: Any, prefork: WorkerProcess) -> None:
     """A worker that is told to consumes from another queue, and no more when told so."""
-    (worker,) = [name for name in tasks.app.control.inspect(timeout=30, limit=2).ping() if "prefork" in name]
-    tasks.app.control.add_consumer("extra", destination=[worker], reply=True, timeout=30, limit=1)
+    (worker,) = [name for name in tasks.app.control.inspect(timeout=WAIT, limit=2).ping() if "prefork" in name]
+    tasks.app.control.add_consumer("extra", destination=[worker], reply=True, timeout=WAIT, limit=1)
     assert tasks.add.apply_async((1, 2), queue="extra").get(timeout=WAIT) == 3
-    tasks.app.control.cancel_consumer("extra", destination=[worker], reply=True, timeout=30, limit=1)
+    tasks.app.control.cancel_consumer("extra", destination=[worker], reply=True, timeout=WAIT, limit=1)
 
     def served() -> list[str]:
-        queues = tasks.app.control.inspect([worker], timeout=30).active_queues()[worker]
+        queues = tasks.app.control.inspect([worker], timeout=WAIT).active_queues()[worker]
         return [queue["name"] for queue in queues]
 
     # It answers before it does so.
@@ -99,10 +100,11 @@ def test_queues_are_added_and_cancelled(tasks: Any, prefork: WorkerProcess) -> N
 
 def test_revoked(tasks: Any, prefork: WorkerProcess, ran: Ran) -> None:
     """A task that is revoked before it starts does not run; one that runs is ended."""
-    waiting = tasks.ran.apply_async((1,), countdown=1)
+    # A worker that stood still for longer would find its time over.
+    waiting = tasks.ran.apply_async((1,), countdown=10)
+    tasks.app.control.revoke(waiting.id)
     running = tasks.rest.delay(60)
     ran.wait(lambda: ran.lines("resting") != [])
-    tasks.app.control.revoke(waiting.id)
     tasks.app.control.revoke(running.id, terminate=True, signal="SIGKILL")
     for revoked in (waiting, running):
         with pytest.raises(TaskRevokedError):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -44,8 +45,8 @@ class WorkerProcess:
             cwd=ROOT,
             env=self._environment,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             # A group of its own: killed with the processes of its pool.
             start_new_session=True,
@@ -54,10 +55,13 @@ class WorkerProcess:
         threading.Thread(target=self._listen, args=(self._process, self._said), daemon=True).start()
         self.wait_for(" ready.")
 
-    def stop(self) -> None:
-        """SIGTERM: it finishes what runs, and takes no more."""
+    def stop(self, finish: Callable[[], object] | None = None) -> None:
+        """SIGTERM: it finishes what runs, and takes no more. What runs may wait for `finish`."""
         assert self._process is not None
         self._process.terminate()
+        if finish is not None:
+            self.wait_for("Warm shutdown")
+            finish()
         assert self._process.wait(STOP_SECONDS) == 0, "\n".join(self._said[-40:])
 
     def kill(self) -> None:
@@ -78,8 +82,8 @@ class WorkerProcess:
                 self._heard.wait(0.2)
 
     def _listen(self, process: "subprocess.Popen[str]", said: list[str]) -> None:
-        assert process.stderr is not None
-        with process.stderr as lines:
+        assert process.stdout is not None
+        with process.stdout as lines:
             for line in lines:
                 with self._heard:
                     said.append(line.rstrip("\n"))

@@ -58,9 +58,10 @@ def run(suite: Suite, place: Place, arguments: list[str], *, only_deselected: bo
             brokers = docker.brokers
             variables |= docker.variables
         else:
-            broker = BrokerProcess(folder / "data", wrapper=(), **suite.settings)
+            port = _CHECKOUT_PORT if suite.checkout else 0
+            broker = BrokerProcess(folder / "data", wrapper=(), FLINTMQ_LISTEN_PORT=str(port), **suite.settings)
             stack.callback(broker.close)
-            broker.start(port=_CHECKOUT_PORT if suite.checkout else 0)
+            broker.start()
             brokers = [broker]
             variables |= {name: text.format(port=broker.port, url=broker.url) for name, text in suite.variables.items()}
         command = [str(place.python), "-m", "pytest", "-p", "no:cacheprovider", "-o", "log_cli=false"]

@@ -9,7 +9,7 @@ from socketserver import ThreadingMixIn, UnixStreamServer
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tests.servers import BrokerProcess
+from tests.servers import BrokerProcess, free_port
 
 # What a container of RabbitMQ exposes. There is no TLS: nothing answers there as TLS would.
 _EXPOSED: Final = ("5672/tcp", "5671/tcp")
@@ -80,7 +80,9 @@ class Docker:
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         if path == "/containers/create":
             number = len(self.brokers)
-            self.brokers.append(BrokerProcess(self._folder / f"data-{number}", wrapper=(), **self._settings))
+            # A port of its own, as a container's: clients come back to it.
+            settings = {**self._settings, "FLINTMQ_LISTEN_PORT": str(free_port())}
+            self.brokers.append(BrokerProcess(self._folder / f"data-{number}", wrapper=(), **settings))
             return {"Id": str(number)}
         named = _CONTAINER.fullmatch(path)
         if named is None:
@@ -92,8 +94,7 @@ class Docker:
             _control(broker, body["Cmd"])
             return {"Id": number_text}
         if kind == "containers" and what == "start" and not broker.is_running:
-            # A port of its own from the first start on, as a container's: clients come back to it.
-            broker.start(port=broker.port)
+            broker.start()
         elif what in ("kill", "stop"):
             broker.close()
         return {}
@@ -115,4 +116,4 @@ def _control(broker: BrokerProcess, command: list[str]) -> None:
         broker.stop()
     else:
         assert command[1] == "start_app", command
-        broker.start(port=broker.port)
+        broker.start()

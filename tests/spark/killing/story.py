@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import flintmq.client as fc
-from tests.servers import BrokerProcess
+from tests.servers import BrokerProcess, free_port
 from tests.spark.killing import exchange
 from tests.spark.killing.points import COMMITTED, DECIDED, LEASED, PLANNED, READING, STAGED, STAGING, arm, is_armed
 from tests.spark.killing.processes import Driver
@@ -40,7 +40,8 @@ class Story:
 
     def __init__(self, directory: Path, seed: str, kills: int, batches: int, size: int, job: str = "parquet") -> None:
         self.directory = directory
-        self.broker = BrokerProcess(directory / "data")
+        # Executors have no other way to find it again than by its port.
+        self.broker = BrokerProcess(directory / "data", FLINTMQ_LISTEN_PORT=str(free_port()))
         self.kills: Counter[str] = Counter()
         self.lives = 0
         self._rng = random.Random(seed)
@@ -193,8 +194,7 @@ class Story:
         number = self._rng.randrange(8)
         if victim == "broker":
             self.broker.kill()
-            # The same port: executors have no other way to find it again.
-            self.broker.start(self.broker.port)
+            self.broker.start()
         elif not (driver.kill_executor(number) if victim == "executor" else driver.kill_worker(number)):
             return
         self.kills[victim] += 1

@@ -22,9 +22,9 @@ function tell(value) {
 
 const polls = new Set();
 
-/** Deletes the object at `address`, which the page shows. The page stops asking for it, unless the deletion fails: the broker would answer with 404. */
-export async function removeShown(address, options) {
-  const shown = [...polls].filter((poll) => poll.address.split("?")[0] === address || poll.address.startsWith(`${address}/`));
+/** Deletes the object at `address`, which the page shows, from there and from `alias`. The page stops asking for it, unless the deletion fails: the broker would answer with 404. */
+export async function removeShown(address, { alias = address, ...options } = {}) {
+  const shown = [...polls].filter((poll) => [address, alias].some((one) => poll.address.split("?")[0] === one || poll.address.startsWith(`${one}/`)));
   shown.forEach((poll) => poll.stop());
   try {
     await remove(address, options);

@@ -69,7 +69,7 @@ export function QueuePage({ names: [vhost, name] }) {
     ${dialog === "bind" && html`<${NewBinding} vhost=${vhost} destination=${name} kind="queue" onClose=${close} onDone=${bindings.refresh} />`}
     ${dialog === "purge" && html`<${Confirm} title=${`Purge ${name}`} verb="Purge" onClose=${close} act=${act(() => remove(`${address}/contents`), "Queue purged.")}>
       <p>All ready messages are deleted and cannot be restored. Unacknowledged messages stay.</p><//>`}
-    ${dialog === "delete" && html`<${Confirm} title=${`Delete ${name}`} verb="Delete" name=${name} onClose=${close} act=${act(() => removeShown(address), `${name} is deleted.`, true)}>
+    ${dialog === "delete" && html`<${Confirm} title=${`Delete ${name}`} verb="Delete" name=${name} onClose=${close} act=${act(() => removeShown(address, { alias: path`streams/${vhost}/${name}` }), `${name} is deleted.`, true)}>
       <p>${queue.messages ? `Its ${count(queue.messages)} messages are deleted with it. ` : ""}Its bindings are deleted too. This cannot be undone.</p><//>`}`;
 }
 
