@@ -261,7 +261,8 @@ class Rounds:
         self._unsynced: list[Batch] = []
         self._sync_due = 0.0
         self._retry_due = 0.0
-        self._is_untidy = False
+        # Whether files have to be cleaned up after a sync that was reported.
+        self.is_untidy = False
         self._gathering = Gathering()
         # When the present round began, and what it has reported so far.
         self._began = 0.0
@@ -347,9 +348,9 @@ class Rounds:
         if self._unsynced and (is_last or self.full or now >= self._sync_due):
             self._writer.sync()
             self._report()
-        if (self._is_untidy and not self._unsynced) or self.full:
+        if (self.is_untidy and not self._unsynced) or self.full:
             self._writer.tidy()
-            self._is_untidy = False
+            self.is_untidy = False
         if is_last:
             self._writer.seal()
         elif self.full:
@@ -377,9 +378,9 @@ class Rounds:
             self.synced_bytes += batch.size
             self._reported_messages += batch.messages
         self._reported_batches += len(self._unsynced)
+        self.is_untidy = True
         self.durable = self._unsynced[-1].number
         self._unsynced = []
-        self._is_untidy = True
         self._notify()
 
 

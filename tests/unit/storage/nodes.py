@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,6 +61,11 @@ class OpenNode:
     ) -> None:
         self.path = path
         self._changed = threading.Event()
+
+        def remembered(rounds: Rounds) -> GroupCommit:
+            self._rounds = rounds
+            return group_commit(rounds)
+
         self.storage = NodeStorage(
             path,
             CODECS,
@@ -67,7 +73,7 @@ class OpenNode:
             disk,
             segment,
             database=database,
-            group_commit=group_commit,
+            group_commit=remembered,
             reserve_bytes=reserve,
         )
         self.left: dict[int, list[Entry]] = {queue_id: [] for queue_id in queue_ids}
@@ -91,7 +97,7 @@ class OpenNode:
         return entries
 
     def sync(self) -> int:
-        """Commit, and wait until it is durable; raises StorageFenced if it never will be."""
+        """Commit, and wait until it is durable, and files are cleaned up; raises StorageFenced if it never will be."""
         number = self.storage.commit()
         self.wait_for(number)
         return number
@@ -102,6 +108,18 @@ class OpenNode:
                 raise StorageFenced(self.storage.failure)
             assert self._changed.wait(60), "the sync thread made no progress"
             self._changed.clear()
+        self.wait_until_tidy()
+
+    def wait_until_tidy(self) -> None:
+        """Until the sync thread has done what comes behind the sync that it has reported last.
+
+        Before, the files that a test looks at come and go.
+        """
+        rounds = self._rounds
+        deadline = time.monotonic() + 60
+        while rounds.is_untidy and not rounds.failure and not rounds.full:
+            assert time.monotonic() < deadline, "the sync thread does not clean up"
+            time.sleep(0.0001)
 
     def bodies(self, queue_id: int = 1) -> list[bytes]:
         return [entry.message.body for entry in self.left[queue_id]]
@@ -112,6 +130,7 @@ class OpenNode:
 
 def crashed_copy(node: OpenNode, to: Path) -> Path:
     """The directory as it is now: what a kill of the process would leave."""
+    node.wait_until_tidy()
     shutil.copytree(node.path, to)
     return to
 
