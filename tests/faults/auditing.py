@@ -1,5 +1,6 @@
 """`python -m tests.faults.auditing [messages]`: a real broker under strace; no confirm is sent before its sync."""
 
+import re
 import shutil
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from tests.confirms import ConfirmedPublisher
 from tests.faults.trace import CALLS, Audit, mark
 from tests.servers import BrokerProcess
 from tests.sockets import AmqpSocket
+from tests.waiting import wait_until
 
 PUBLISHERS = 3
 # How far a publisher runs ahead of its confirms.
@@ -29,7 +31,8 @@ def why_not() -> str:
 def audit(directory: Path, messages: int) -> Audit:
     """Publish so many messages in all, and read what the broker did. Raises AssertionError where strace may not."""
     trace = directory / "trace"
-    strace = ("strace", "-D", "-f", "-qq", "-yy", "-xx", "-s", "1000000", "-e", f"trace={CALLS}", "-o", str(trace))
+    # With -qq, it would not say that a process has exited, which is the last that it writes.
+    strace = ("strace", "-D", "-f", "-q", "-yy", "-xx", "-s", "1000000", "-e", f"trace={CALLS}", "-o", str(trace))
     with BrokerProcess(directory / "data", wrapper=strace) as broker, ExitStack() as connections:
         clients = [connections.enter_context(AmqpSocket(broker.port).open()) for _ in range(PUBLISHERS)]
         for client in clients:
@@ -51,6 +54,9 @@ def audit(directory: Path, messages: int) -> Audit:
         assert not any(publisher.refused for publisher in publishers)
         found = Audit([int(client.name.rpartition(":")[2]) for client in clients])
         broker.stop()
+        # Strace is a process of its own, and writes what it has left a moment later.
+        last = re.compile(rf"^{broker.process.pid} +\+\+\+ exited with 0 ", re.MULTILINE)
+        wait_until(lambda: last.search(trace.read_text(encoding="ascii")) is not None)
     with trace.open(encoding="ascii") as lines:
         found.read(lines)
     return found
