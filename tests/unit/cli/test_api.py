@@ -8,6 +8,7 @@ import pytest
 
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.cli.api import PAGE_SIZE, Api, Endpoint, Missing, Refused, Unreachable, endpoint, path_of
+from tests.servers import free_port
 from tests.unit.cli.stub import StubApi
 
 
@@ -140,10 +141,8 @@ def test_a_missing_object_is_named(path: str, words: str) -> None:
 
 def test_nobody_there() -> None:
     """The error of a refused connection says what may be wrong."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
     with (
-        Api(endpoint(f"http://127.0.0.1:{port}", "", None, None)) as api,
+        Api(endpoint(f"http://127.0.0.1:{free_port()}", "", None, None)) as api,
         pytest.raises(Unreachable, match="refuses connections: is the broker running"),
     ):
         api.get("overview")

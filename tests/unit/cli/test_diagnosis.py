@@ -18,7 +18,7 @@ from flintmq.server.config import (
     StorageSettings,
     TlsSettings,
 )
-from tests.servers import BrokerProcess
+from tests.servers import BrokerProcess, free_port
 from tests.tokens import Issuer
 
 
@@ -145,8 +145,7 @@ def test_keys_of_tokens(settings: Settings, tmp_path: Path) -> None:
     assert "tokens" not in [each.about for each in examine(settings, None, ())]
     issuer = OAuthSettings(issuer="uaa", resource_server_id="flintmq")
     assert "oauth.issuer" in found(replace(settings, oauth=issuer), "tokens", "wrong").text
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        issuer = replace(issuer, issuer=f"http://127.0.0.1:{nobody.getsockname()[1]}")
+    issuer = replace(issuer, issuer=f"http://127.0.0.1:{free_port()}")
     assert "cannot be fetched" in found(replace(settings, oauth=issuer), "tokens", "doubtful").text
     file = Issuer().publish(tmp_path / "jwks.json")
     keys = OAuthSettings(jwks=str(file), resource_server_id="flintmq")

@@ -13,6 +13,7 @@ import uvloop
 
 from flintmq.server import acceptor
 from flintmq.server.acceptor import ACCEPTED_PER_TURN, Acceptor
+from tests.servers import free_port
 
 CROWD = 100
 # Broker processes have the one, programs that a broker is embedded in have any.
@@ -134,7 +135,8 @@ def test_nobody_comes_in_any_more(new_loop: Callable[[], asyncio.AbstractEventLo
 
     async def close() -> None:
         listener = Acceptor(Guest)
-        port = await listener.listen("127.0.0.1", 0)
+        # Nobody else gets it between the two.
+        port = await listener.listen("127.0.0.1", free_port())
         with socket.create_connection(("127.0.0.1", port)) as client:
             await until(lambda: bool(listener._welcomed))
             listener.close()

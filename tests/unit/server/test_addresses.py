@@ -11,6 +11,7 @@ import pytest
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.server.addresses import Address, addresses
 from flintmq.server.config import ManagementSettings, Settings, TlsSettings
+from tests.servers import free_port
 
 AMQP = Address("AMQP", "127.0.0.1", 0, "listen.port", "listen.host")
 
@@ -51,8 +52,7 @@ def test_two_on_one_port() -> None:
 
 def test_trying_out_leaves_nothing_behind() -> None:
     """A port that was tried out is free for whoever listens next."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
+    port = free_port()
     for _ in range(2):
         replace(AMQP, port=port).try_out()
     socket.create_server(("127.0.0.1", port)).close()
