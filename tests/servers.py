@@ -159,8 +159,12 @@ class BrokerProcess:
     @property
     def workers(self) -> list[int]:
         """The process ids of its I/O workers."""
-        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
-        return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+        found: list[int] = []
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            # A thread may end meanwhile.
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found += map(int, (task / "children").read_text().split())
+        return found
 
     @property
     def is_running(self) -> bool:
