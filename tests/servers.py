@@ -208,6 +208,12 @@ class BrokerProcess:
         """Exceptions that nobody expected: whatever clients send, there are none."""
         return [line for line in self.log if line["event"].startswith("internal error")]
 
+    @property
+    def complaints(self) -> list[LogLine]:
+        """Warnings and errors. Stalls of its event loop are none: they say how busy the machine is."""
+        quiet = ("debug", "info")
+        return [line for line in self.log if line.get("level") not in quiet and line["event"] != "event loop stalled"]
+
     def wait_for_log(
         self,
         event: str,
