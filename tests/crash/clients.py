@@ -29,7 +29,7 @@ from flintmq.wire.amqp091.methods import (
 )
 from tests.confirms import CHANNEL, ConfirmedPublisher
 from tests.crash.ledger import Seen
-from tests.sockets import NO_PROPERTIES, PERSISTENT, AmqpSocket, Frame, method_frame
+from tests.sockets import NO_PROPERTIES, PERSISTENT, AmqpSocket, Frame, method_frame, raise_if_closed
 
 FANOUT: Final = "crash.fanout"
 TOPIC: Final = "crash.topic"
@@ -118,14 +118,29 @@ class Client:
                 self.step()
         except (EOFError, ConnectionError):
             # The broker was killed, or stopped, as it was meant to be.
-            pass
+            self._read_last_words()
         except ClosedByPeer as closed:
-            self.was_told = closed.code == ConnectionForced.code
-            self.failure = None if self.was_told else closed
+            self._end(closed)
         except (FlintError, AssertionError, OSError) as error:
             self.failure = error
         finally:
             self.connection.close()
+
+    def _end(self, closed: ClosedByPeer) -> None:
+        self.was_told = closed.code == ConnectionForced.code
+        self.failure = None if self.was_told else closed
+
+    def _read_last_words(self) -> None:
+        """A write that comes too late for a broker that stops fails, and leaves unread what it has said before."""
+        try:
+            while True:
+                for frame in self.connection.frames(60.0):
+                    if frame.kind == FRAME_METHOD:
+                        raise_if_closed(frame.method)
+        except ClosedByPeer as closed:
+            self._end(closed)
+        except (EOFError, ConnectionError):
+            pass
 
     @abstractmethod
     def step(self) -> None:
