@@ -24,6 +24,7 @@ from flintmq.client.waitable import Waitable
 from flintmq.protocol.output import Output
 from flintmq.wire.amqp10.received import bytes_before
 from flintmq.wire.amqp10.states import Received
+from tests.crash.with_pika import opened
 from tests.servers import BrokerProcess
 
 # Kills, starts, and 64 MiB several times: more than other tests may take on a machine that is busy.
@@ -33,8 +34,6 @@ MIB: Final = 1024 * 1024
 LARGE_BYTES: Final = 64 * MIB
 # Between two kills, so much of the large message travels at least.
 STRETCH_BYTES: Final = 12 * MIB
-# For a broker that has been sent something to read it and to write it down.
-GRACE_SECONDS: Final = 0.3
 # What frames, and all that is said beside them, add to a payload: less than one part in so many.
 OVERHEAD: Final = 500
 
@@ -89,9 +88,9 @@ class Counted:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path / "data", FLINTMQ_LIMITS_MESSAGE_MAX_BYTES=str(LARGE_BYTES + MIB)) as running:
-        connection = pika.BlockingConnection(pika.URLParameters(running.url))
-        connection.channel().queue_declare("q", durable=True)
-        connection.close()
+        with opened(running) as channel:
+            for name in ("q", "behind"):
+                channel.queue_declare(name, durable=True)
         yield running
 
 
@@ -99,7 +98,7 @@ def connect(broker: BrokerProcess) -> tuple[amqp.Connection, Counted]:
     target = url.parse(broker.url)
     core = terms.connection(target, "survivor")
     counted = Counted(core)
-    return amqp.Connection(core, socket_driver.connect(target, counted, 30.0)), counted
+    return amqp.Connection(core, socket_driver.connect(target, counted, 60.0)), counted
 
 
 def until(connection: amqp.Connection, reached: Callable[[], bool]) -> None:
@@ -112,9 +111,8 @@ def until(connection: amqp.Connection, reached: Callable[[], bool]) -> None:
 
 
 def queued(broker: BrokerProcess) -> int:
-    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
-    count: int = connection.channel().queue_declare("q", durable=True, passive=True).method.message_count
-    connection.close()
+    with opened(broker) as channel:
+        count: int = channel.queue_declare("q", durable=True, passive=True).method.message_count
     return count
 
 
@@ -125,12 +123,13 @@ def written(broker: BrokerProcess) -> int:
 
 
 def crash(broker: BrokerProcess, connection: amqp.Connection) -> None:
-    """Kill the broker, hear the last it said, and start it again."""
-    # What it has read by then, it has written.
-    time.sleep(GRACE_SECONDS)
+    """Kill the broker once it has written what it has read, hear the last it said, and start it again."""
+    with opened(broker) as channel:
+        # A confirm says that this is on the disk, and so is what came before it.
+        channel.basic_publish("", "behind", b"", pika.BasicProperties(delivery_mode=2))
     broker.kill()
     with pytest.raises(ConnectionLost):
-        connection.process(30.0)
+        connection.process(60.0)
     connection.close()
     broker.start()
 
@@ -241,7 +240,7 @@ def test_many_messages_that_are_sent(broker: BrokerProcess) -> None:
     receiver = connection.receiver("/queues/q", credit=1000)
     got: list[bytes] = []
     while len(got) < count:
-        batch = next(receiver.batches(timeout=30.0))
+        batch = next(receiver.batches(timeout=60.0))
         got += [bytes_of(delivery) for delivery in batch.messages]
         batch.accept()
     assert receiver.receive(timeout=0.5) is None
@@ -262,7 +261,7 @@ def test_many_messages_that_are_received(broker: BrokerProcess) -> None:
     while len(got) < count:
         quota = min(len(got) + rng.randrange(100, 600), count)
         while len(got) < quota:
-            delivery = receiver.receive(timeout=30.0)
+            delivery = receiver.receive(timeout=60.0)
             assert delivery is not None, f"only {len(got)} came"
             got.append(delivery.message.body)
             held.append(delivery)
