@@ -182,6 +182,8 @@ def test_a_server_that_drips_has_its_time(said: bytes, monkeypatch: pytest.Monke
 def test_not_everybody_can_wait_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who comes while too many wait is told at once, with the keys there are."""
     monkeypatch.setattr("flintmq.server.oauth.keys._WAITING_MAX", 2)
+    # The answer does not end meanwhile, for want of time.
+    monkeypatch.setattr("flintmq.server.oauth.url_opener._ANSWER_SECONDS", 60.0)
     with _answering(b"HTTP/1.1 200 OK\r\n", b"x") as url:
         keys = Keys(url)
         told: list[int] = []
