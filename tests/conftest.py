@@ -31,10 +31,10 @@ _SUFFIXES = {"compiled": ".so", "interpreted": ".py"}
 if IN_MEMORY is not None:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
-# How long an example takes says how busy the machine is, and nothing of the code.
-settings.register_profile(
-    "untimed", max_examples=effort(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+# How long an example takes says how busy the machine is, and how many of them chance makes too large, or unfit, says
+# nothing of the code either.
+_CHANCE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+settings.register_profile("untimed", max_examples=effort(100), deadline=None, suppress_health_check=_CHANCE)
 settings.load_profile("untimed")
 
 
