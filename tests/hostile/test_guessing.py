@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,12 +15,11 @@ from pika import frame, spec
 from proton.utils import BlockingConnection
 
 from tests.servers import BrokerProcess
+from tests.waiting import wait_until
 
 ATTACKERS: Final = 30
 # Names that were tried before the user comes: after ten, those from this address wait for each other.
 TRIED: Final = 15
-# Alone, a login takes a tenth of a second; a handshake may take ten.
-LOGIN_SECONDS: Final = 5.0
 NAMES: Final = count()
 
 
@@ -90,22 +88,16 @@ def attacked(broker: BrokerProcess) -> Iterator[None]:
 
 
 def test_a_known_user_gets_in(tmp_path: Path) -> None:
-    """Over each protocol, in good time, also when the broker was restarted since that user was there."""
+    """Over each protocol, and in time: whoever had to wait with the others would be refused. Also when the broker was
+    restarted since that user was there.
+    """
     with BrokerProcess(tmp_path / "data") as broker:
         pika.BlockingConnection(pika.URLParameters(broker.url)).close()
         broker.restart()
         with attacked(broker):
-            deadline = time.monotonic() + 60
-            while sum(line["event"] == "login refused" for line in broker.log) < TRIED:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+            wait_until(lambda: sum(line["event"] == "login refused" for line in broker.log) >= TRIED)
             for _ in range(2):
-                started = time.monotonic()
                 pika.BlockingConnection(pika.URLParameters(broker.url)).close()
-                by_091 = time.monotonic()
                 BlockingConnection(f"amqp://guest:guest@127.0.0.1:{broker.port}", timeout=60).close()
-                by_10 = time.monotonic()
                 assert whoami(broker, "guest", "guest") == 200
-                times = [by_091 - started, by_10 - by_091, time.monotonic() - by_10]
-                assert max(times) < LOGIN_SECONDS, times
         assert broker.stop() == 0
