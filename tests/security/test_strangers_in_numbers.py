@@ -41,18 +41,15 @@ def test_half_open_and_dripping_connections(broker: BrokerProcess) -> None:
     assert len(broker.complaints) == count
 
 
-def _refusals(broker: BrokerProcess) -> list[str]:
-    return [line["reason"] for line in broker.log if line["event"] == "login refused"]
-
-
 def test_wrong_passwords_by_the_hundred(broker: BrokerProcess) -> None:
     """All are refused, most of them unseen, and who knows the password and was in before comes in at once."""
     parameters = pika.URLParameters(broker.url)
     pika.BlockingConnection(parameters).close()
     assert asyncio.run(guess(broker, 100, 3)) == 300
-    wait_until(lambda: len(_refusals(broker)) == 300)
-    reasons = _refusals(broker)
-    assert sum(reason.startswith("too many failed logins") for reason in reasons) > len(reasons) / 2
     connection = pika.BlockingConnection(parameters)
     assert connection.is_open
     connection.close()
+    broker.kill()
+    reasons = [line["reason"] for line in broker.log if line["event"] == "login refused"]
+    # The others had to wait, and were refused for that, or came so late that their handshake was over before.
+    assert 0 < sum(reason.startswith("wrong password") for reason in reasons) < 150
