@@ -53,18 +53,18 @@ def busy(broker: BrokerProcess) -> Iterator[None]:
     is_over = threading.Event()
 
     def run() -> None:
-        with AmqpSocket(broker.port).open() as client:
-            client.open_channel()
-            while not is_over.wait(0.02):
-                client.send(publish * 300)
+        while not is_over.wait(0.02):
+            client.send(publish * 300)
 
-    load = threading.Thread(target=run)
-    load.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        load.join()
+    with AmqpSocket(broker.port).open() as client:
+        client.open_channel()
+        load = threading.Thread(target=run)
+        load.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            load.join()
 
 
 def test_heartbeats_that_wait_in_the_socket_count(impatient: BrokerProcess) -> None:
