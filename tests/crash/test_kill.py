@@ -12,6 +12,9 @@ from tests.crash.story import Story
 from tests.crash.transaction_story import TransactionStory
 from tests.effort import SEED, effort
 
+# Kills and starts, as many as the tier asks for: more than other tests may take on a machine that is busy.
+pytestmark = pytest.mark.timeout(400)
+
 KILLS = effort(4)
 TRANSACTION_KILLS = effort(2)
 
