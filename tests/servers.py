@@ -198,12 +198,6 @@ class BrokerProcess:
             return list(self._log)
 
     @property
-    def complaints(self) -> list[LogLine]:
-        """Warnings and errors. That its event loop stood still says how busy the machine is."""
-        loud = [line for line in self.log if line.get("level") in ("warning", "error")]
-        return [line for line in loud if line["event"] != "event loop stalled"]
-
-    @property
     def faults(self) -> list[LogLine]:
         """Exceptions that nobody expected: whatever clients send, there are none."""
         return [line for line in self.log if line["event"].startswith("internal error")]
