@@ -1,3 +1,4 @@
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,16 +10,22 @@ from benchmarks.loads import LOADS, Figure, Load, Step
 
 _GOOD = Load("good", "", (Step((), (Figure("good", "msg/s", ("rate",)),)),))
 _BAD = Load("bad", "", (Step((), (Figure("bad", "msg/s", ("rate",)),)),))
-# The one beside ends when it is told to; the other waits until it is there.
-_TWO_GENERATORS = """#!/bin/sh
-case "$*" in
-*--flood*)
-    trap 'echo {\\"rate\\":9}; exit 0' INT
-    touch "$0.ready"
-    while :; do sleep 0.01; done
-esac
-while [ ! -e "$0.ready" ]; do sleep 0.01; done
-echo '{"rate":1}'
+# The one beside ends when it is told to; the other waits until it is there. A shell could not be told: it leaves a
+# signal alone that is ignored when it starts, as it is in the background of a script.
+_TWO_GENERATORS = f"""#!{sys.executable}
+import pathlib, signal, sys, time
+ready = pathlib.Path(sys.argv[0] + ".ready")
+is_told = []
+if "--flood" in sys.argv:
+    signal.signal(signal.SIGINT, lambda *_: is_told.append(True))
+    ready.touch()
+    while not is_told:
+        time.sleep(0.01)
+    print('{{"rate":9}}')
+else:
+    while not ready.exists():
+        time.sleep(0.01)
+    print('{{"rate":1}}')
 """
 
 
