@@ -294,6 +294,14 @@ class Receiver(ReceiverOwner):
         """The single data sections of what came since the last look."""
         return [body_of(payload) for _, payload in self.take()]
 
+    def acquire_in(self, txn_id: bytes | None, credit: int = 10) -> None:
+        """Grant credit, for messages that are acquired in a transaction from now on; None: in none."""
+        self.link.grant(credit)
+        flow = self.link.flow()
+        flow.properties = {"txn-id": txn_id}
+        self.link.session.send_flow(flow)
+        self.client.tick()
+
     def settle(self, delivery: IncomingDelivery | None, state: DeliveryState | None) -> None:
         assert delivery is not None
         self.link.settle(delivery, state)

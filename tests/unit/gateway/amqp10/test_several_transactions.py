@@ -56,15 +56,6 @@ def _retire(receiver: Receiver, delivery: IncomingDelivery | None, txn_id: bytes
     receiver.client.tick()
 
 
-def _acquire(receiver: Receiver, txn_id: bytes | None, credit: int = 1) -> None:
-    """From now on, and for so many messages, the link acquires in a transaction."""
-    receiver.link.grant(credit)
-    flow = receiver.link.flow()
-    flow.properties = {"txn-id": txn_id}
-    receiver.link.session.send_flow(flow)
-    receiver.client.tick()
-
-
 @pytest.mark.parametrize("fail", [False, True])
 @pytest.mark.parametrize("last", [ACCEPTED, None])
 def test_what_is_settled_once_a_transaction_has_it(
@@ -183,7 +174,7 @@ def test_a_link_acquires_in_one_transaction_after_the_other(
     first, second = control.declare(), control.declare()
     receiver = client.receiver(credit=0)
     for txn_id in (first, second, None):
-        _acquire(receiver, txn_id)
+        receiver.acquire_in(txn_id, 1)
     found = receiver.take()
     states = [delivery.state for delivery, _ in found if delivery is not None]
     assert states == [TransactionalState(first), TransactionalState(second), None]
@@ -199,8 +190,8 @@ def test_a_discharge_leaves_a_link_that_acquires_in_another_transaction(client: 
     """What comes behind the end of the first is in the second still."""
     first, second = control.declare(), control.declare()
     receiver = client.receiver(credit=0)
-    _acquire(receiver, first, 0)
-    _acquire(receiver, second, 1)
+    receiver.acquire_in(first, 0)
+    receiver.acquire_in(second, 1)
     assert control.commit(first) == ACCEPTED
     client.sender(attach=Attach(name="publisher")).publish("a")
     ((delivery, _),) = receiver.take()
@@ -227,7 +218,7 @@ def test_what_was_acquired_is_given_up_before_the_discharge_is_answered(
     attach = Attach(name="r", snd_settle_mode=SND_UNSETTLED, source=Source(address="/queues/q"), target=Target())
     receiver = _Witness(client, client.session, attach, 0)
     receiver.watched = control.sender
-    _acquire(receiver, txn_id)
+    receiver.acquire_in(txn_id, 1)
     said = len(control.sender.said)
     control.sender.send_encoded(encode_amqp_value(Discharge(txn_id=txn_id, fail=True)))
     control.sender.send_encoded(encode_amqp_value(Declare()))
@@ -257,7 +248,7 @@ def test_what_is_settled_in_another_coordinators_transaction_comes_back(
     other = Control(client, "other")
     first, second = control.declare(), other.declare()
     receiver = client.receiver(credit=0)
-    _acquire(receiver, first)
+    receiver.acquire_in(first, 1)
     ((delivery, _),) = receiver.take()
     _retire(receiver, delivery, second, True)
     client.durable()
@@ -279,9 +270,9 @@ def test_a_durable_link_sends_by_the_transaction_it_acquired_in(
     client.durable()
     client.sender(attach=Attach(name="publisher")).publish("m")
     first, second = control.declare(), control.declare()
-    _acquire(receiver, first)
+    receiver.acquire_in(first, 1)
     assert receiver.take() == []
-    _acquire(receiver, second if then == "another" else None)
+    receiver.acquire_in(second if then == "another" else None, 1)
     client.durable()
     ((delivery, _),) = receiver.take()
     assert delivery is not None
@@ -300,7 +291,7 @@ def test_what_is_sent_behind_its_transactions_end_is_in_none(client: Client, con
     client.durable()
     client.sender(attach=Attach(name="publisher")).publish("m")
     txn_id = control.declare()
-    _acquire(receiver, txn_id)
+    receiver.acquire_in(txn_id, 1)
     control.commit(txn_id)
     ((delivery, _),) = receiver.take()
     assert delivery is not None
@@ -358,7 +349,7 @@ def test_a_link_that_acquires_more_than_its_transaction_holds_ends(
     txn_id = control.declare()
     _fill(client, txn_id)
     receiver = client.receiver(credit=0, attach=Attach(name="settled", snd_settle_mode=SND_SETTLED))
-    _acquire(receiver, txn_id, 10)
+    receiver.acquire_in(txn_id, 10)
     assert receiver.bodies() == ["m"]
     assert "commit more often" in receiver.refusal[1]
     assert isinstance(control.commit(txn_id), Rejected)

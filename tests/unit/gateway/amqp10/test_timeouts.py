@@ -255,12 +255,7 @@ def test_what_was_acquired_in_a_transaction_has_its_time_from_the_discharge_on(c
     control = Control(client)
     txn_id = control.declare()
     receiver = client.receiver(credit=0, attach=Attach(name="r", snd_settle_mode=SND_UNSETTLED))
-    flow = receiver.link.flow()
-    flow.link_credit = 10
-    flow.properties = {"txn-id": txn_id}
-    receiver.link.grant(10)
-    client.session.send_flow(flow)
-    client.tick()
+    receiver.acquire_in(txn_id)
     assert receiver.bodies() == ["one"]
     _pass(client, 2 * _TIMEOUT_MS)
     assert receiver.said == []

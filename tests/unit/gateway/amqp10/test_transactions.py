@@ -134,13 +134,7 @@ def _acquire(client: Client, txn_id: bytes, settled: bool) -> Receiver:
     client.sender(attach=Attach(name="publisher")).publish("one")
     mode = SND_SETTLED if settled else SND_UNSETTLED
     receiver = client.receiver(credit=0, attach=Attach(name="r", snd_settle_mode=mode))
-    link = receiver.link
-    flow = link.flow()
-    flow.link_credit = 10
-    flow.properties = {"txn-id": txn_id}
-    link.grant(10)
-    client.session.send_flow(flow)
-    client.tick()
+    receiver.acquire_in(txn_id)
     return receiver
 
 
@@ -166,12 +160,7 @@ def test_a_rollback_acquires_nothing(client: Client, control: Control, server: S
     txn_id = control.declare()
     client.sender("/queues/short", attach=Attach(name="publisher")).publish("one")
     receiver = client.receiver("/queues/short", credit=0, attach=Attach(name="r"))
-    flow = receiver.link.flow()
-    flow.link_credit = 10
-    flow.properties = {"txn-id": txn_id}
-    receiver.link.grant(10)
-    client.session.send_flow(flow)
-    client.tick()
+    receiver.acquire_in(txn_id)
     assert receiver.bodies() == ["one"]
     server.vhost.deliver(message("two", True), [queue])
     assert control.roll_back(txn_id) == ACCEPTED
