@@ -39,7 +39,7 @@ class SteppedWork:
         """Do a part of the work that takes about `most` units. Returns whether some is left for the next tick."""
 
     def outlasts_errors(self) -> bool:
-        """Whether a step that raises has removed from the work what it failed at, so that the next one goes on."""
+        """Whether the next tick goes on after a step that raised. The step must have removed what it failed at."""
         return False
 
 
@@ -140,9 +140,11 @@ class Tick:
 
     def do_step(self, work: SteppedWork, most: i64) -> None:
         """Do a step of about `most` units. If some of the work is left, the next tick goes on with it."""
-        is_left = work.outlasts_errors()
         try:
             is_left = work.step(most)
-        finally:
-            if is_left:
+        except Exception:
+            if work.outlasts_errors():
                 self.steps.append(work)
+            raise
+        if is_left:
+            self.steps.append(work)

@@ -21,7 +21,7 @@ class Deletion(SteppedWork):
             queue.gone = True
 
     def outlasts_errors(self) -> bool:
-        return True
+        return bool(self._queues)
 
     def step(self, most: i64) -> bool:
         """Delete queues until `most` units of work are spent. Returns whether queues are left."""

@@ -406,7 +406,7 @@ class _Acceptance(SteppedWork):
         engine.spend(_WAITING_UNITS)
 
     def outlasts_errors(self) -> bool:
-        return True
+        return bool(self._deliveries)
 
     def step(self, most: i64) -> bool:
         left = self._deliveries

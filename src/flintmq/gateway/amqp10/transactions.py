@@ -165,7 +165,8 @@ class Transactions:
         return found
 
     def _roll_back(self, found: OpenTransaction) -> None:
-        # What is aborted makes room for further messages, which are not acquired in this transaction.
+        # A queue with a length limit sends messages to make way for those that come back: none is acquired in this
+        # transaction any more.
         self._end_acquiring(found)
         found.work.roll_back()
         for delivery in found.acquired:

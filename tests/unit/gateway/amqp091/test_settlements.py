@@ -4,7 +4,10 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
+from mypy_extensions import i64
 
+from flintmq.base.errors import InternalError
+from flintmq.broker.message import Entry
 from flintmq.broker.queue.base import Queue
 from flintmq.gateway.amqp091.deliveries import _SETTLED_AT_ONCE
 from flintmq.wire.amqp091.methods import (
@@ -17,7 +20,7 @@ from flintmq.wire.amqp091.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
-from tests.unit.broker.memory import got, message
+from tests.unit.broker.memory import MemoryJournal, got, message
 from tests.unit.gateway.amqp091.pair import Client, Server
 
 COUNT = 3 * _SETTLED_AT_ONCE
@@ -70,6 +73,30 @@ def test_deliveries_are_settled_in_several_ticks(method: Method) -> None:
     assert counts[0] > 0
     assert (counts[-1], holder.kept, holder.queue.message_count) == (0, 0, 0)
     assert not holder.server.broker.tick.steps
+
+
+@pytest.mark.parametrize("failing", [COUNT // 2, COUNT - 1], ids=["middle", "last"])
+def test_one_cannot_be_settled(monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
+    """The error is told once. The steps go on with those that are left, and the client's next method is handled."""
+    holder = Holder()
+    settle = MemoryJournal.settle
+
+    def fail(self: MemoryJournal, queue_id: i64, entry: Entry) -> None:
+        if entry.message.body == b"%d" % failing:
+            raise InternalError("broken")
+        settle(self, queue_id, entry)
+
+    monkeypatch.setattr(MemoryJournal, "settle", fail)
+    holder.send(BasicAck(multiple=True), QueueDeclare(queue="other"))
+    with pytest.raises(InternalError, match="broken"):
+        holder.ticks()
+    assert bool(holder.server.broker.tick.steps) == (failing < COUNT - 1)
+    holder.ticks()
+    holder.client.tick()
+    assert "other" in holder.server.vhost.queues
+    assert not holder.server.broker.tick.steps
+    # Those of the step that failed are not settled.
+    assert 0 < holder.kept <= _SETTLED_AT_ONCE
 
 
 def test_a_few_are_settled_at_once() -> None:
