@@ -101,6 +101,9 @@ TRIMMED_MESSAGE_UNITS: Final = 2
 # The messages that expire per tick, on all queues together: some three milliseconds. Those that are dead-lettered count
 # twice, because the tick also publishes dead letters.
 EXPIRY_STEP_MESSAGES: Final = 1_024
+# The work of removing a message that has expired; as much again if it is dead-lettered. A dispatch, a basic.get or a
+# lease removes STEP_UNITS of it at most, before it goes on in the next tick.
+EXPIRED_MESSAGE_UNITS: Final = 2
 # The held messages of a queue that are due in a tick: those of a delayed exchange take ten microseconds and more each.
 DUE_STEP_MESSAGES: Final = 256
 # The bytes that are read from one connection before the tick runs. The event loop would continue to read as long as

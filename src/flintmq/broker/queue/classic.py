@@ -9,7 +9,7 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.base.errors import InternalError, PreconditionFailed, StorageError
-from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, ASKING_WORK_UNITS, BEHIND_MESSAGES, CREDIT_MS
+from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, ASKING_WORK_UNITS, BEHIND_MESSAGES, CREDIT_MS, STEP_UNITS
 from flintmq.base.work import WORK
 from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
 from flintmq.broker.ports import Journal
@@ -225,8 +225,9 @@ class ClassicQueue(EntryQueue):
         if len(consumers) == 1 or self.settings.single_active:
             return self._dispatch_to(consumers[0])
         burst: i64 = self.tick.dispatch.burst
+        enough: i64 = WORK.spent + STEP_UNITS
         while burst > 0:
-            first = self._first()
+            first = self._first(enough)
             if first is None:
                 # Either nothing is left, or entries that have expired: the next dispatch continues with them.
                 return self.store.count > 0
@@ -239,11 +240,12 @@ class ClassicQueue(EntryQueue):
 
     def _dispatch_to(self, consumer: Consumer) -> bool:
         burst: i64 = self.tick.dispatch.burst
+        enough: i64 = WORK.spent + STEP_UNITS
         while burst > 0:
             if self.store.count == 0 or not consumer.can_take():
                 return False
             if consumer.has_byte_window or self._expiry is not None:
-                first = self._first()
+                first = self._first(enough)
                 if first is None:
                     return self.store.count > 0
                 if consumer.has_byte_window and not consumer.is_within_window(first.message):

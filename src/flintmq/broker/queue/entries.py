@@ -23,12 +23,10 @@ in none of these states: it is gone once the dead letter exchange of its queue h
 | drop              | dead letter      | gone            | the dead letter exchange has it                        |
 """
 
-from typing import Final
-
 from mypy_extensions import i32, i64
 
 from flintmq.base.errors import InternalError, NotImplementedHere
-from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, EXPIRY_STEP_MESSAGES, STEP_UNITS, TRIMMED_MESSAGE_UNITS
+from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, EXPIRED_MESSAGE_UNITS, STEP_UNITS, TRIMMED_MESSAGE_UNITS
 from flintmq.base.work import WORK
 from flintmq.broker.message import ACQUIRED, FOREVER, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal, Page
@@ -51,9 +49,6 @@ from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.sequence_owners import SequenceOwners
 from flintmq.broker.queue.settings import DROP_HEAD
 from flintmq.broker.tick import DELIVERY_LIMIT, EXPIRED, MAXLEN, OVERSIZED, REJECTED, DeadLetter, Tick
-
-# A client waits for the next entry, however many before it have expired.
-_ALL: Final = 2**62
 
 
 class EntryQueue(Queue):
@@ -93,6 +88,8 @@ class EntryQueue(Queue):
         self._is_handing_over = False
         # Whether ticks drop entries because there are too many: new ones need no room.
         self.is_trimming = False
+        # Whether `get` or a lease found nothing because too many expired entries are before the next one: ask again.
+        self.is_behind = False
         # At start-up: the owners of sequence numbers.
         self.sequence_owners = SequenceOwners()
         self.delays: Delays | None = None
@@ -392,6 +389,7 @@ class EntryQueue(Queue):
             self._expiry.expire_by(self.tick.now_ms)
 
     def _expired(self, entry: Entry) -> None:
+        WORK.spent += EXPIRED_MESSAGE_UNITS
         if entry.state == READY:
             self.remove(entry)
         else:
@@ -399,6 +397,7 @@ class EntryQueue(Queue):
             self._bytes -= len(entry.message.body)
             self._left(entry)
         if self._expiry is not None and self.settings.dead_letter_exchange is not None:
+            WORK.spent += EXPIRED_MESSAGE_UNITS
             self._expiry.spend(1)
         self.make_dead_letter(entry, EXPIRED)
 
@@ -462,32 +461,41 @@ class EntryQueue(Queue):
         return None if first is None else first.message
 
     def get(self, context: object | None = None) -> Entry | None:
-        """Acquire the next entry for basic.get; None if there is none. `context` is that of the client's channel."""
+        """Acquire the next entry for basic.get; None if there is none, or with `is_behind`, if it is not reached yet.
+
+        `context` is that of the client's channel.
+        """
         self.used()
-        self.serve_consumers()
         entry: Entry | None = None
-        if not self.settings.paused:
+        if self.serve_consumers() and not self.settings.paused:
             self.expire_due()
-            entry = self.take_next(context, -1)
+            entry = self.take_next(context, -1, WORK.spent + STEP_UNITS)
         if entry is None:
-            self.got_empty += 1
+            if not self.is_behind:
+                self.got_empty += 1
         else:
             self.got += 1
             self.redelivered += entry.redelivered
             self.add_unacked(entry)
         return entry
 
-    def serve_consumers(self) -> None:
-        """Let consumers take what they can first: a client is about to ask for a message."""
+    def serve_consumers(self) -> bool:
+        """Let consumers take what they can first: a client is about to ask for a message.
+
+        Returns False, and sets `is_behind`, if they cannot have all of it yet: the client has to ask again.
+        """
+        self.is_behind = False
         if self._is_ready:
             WORK.spent += len(self.consumers) // ASKED_CONSUMERS_PER_UNIT
             if not self.catch_up():
                 self.dispatched()
+        return not self.is_behind
 
-    def take_next(self, context: object | None, max_bytes: i64) -> Entry | None:
+    def take_next(self, context: object | None, max_bytes: i64, enough: i64) -> Entry | None:
         """Acquire the next entry that consumers of this context may have; None if there is none.
 
-        `max_bytes` limits the body of an entry that is not withheld from others; -1: no limit.
+        `max_bytes` limits the body of an entry that is not withheld from others; -1: no limit. Expired entries before
+        it are removed until the work meter reads `enough`. If there are more, it is None, and `is_behind` is set.
         """
         exclusions = self.exclusions
         if exclusions is not None:
@@ -495,7 +503,7 @@ class EntryQueue(Queue):
             withheld = exclusions.take(context)
             if withheld is not None:
                 return withheld
-        first = self._first(_ALL)
+        first = self._first(enough)
         if first is None or (0 <= max_bytes < len(first.message.body)):
             return None
         return self.take()
@@ -505,16 +513,17 @@ class EntryQueue(Queue):
         for entry in exclusions.take_expired(self.tick.now_ms):
             self.make_dead_letter(entry, EXPIRED)
 
-    def _first(self, most: i64 = EXPIRY_STEP_MESSAGES) -> Entry | None:
+    def _first(self, enough: i64) -> Entry | None:
         """The next entry to deliver; None if there is none.
 
-        Entries before it that have expired are removed. Returns None, too, if more than `most` have.
+        Entries before it that have expired are removed until the work meter reads `enough`. It is None if there are
+        more, too, and `is_behind` is set.
         """
         first = self.store.peek()
         while first is not None and first.expires_ms != 0 and first.expires_ms < self.tick.now_ms:
-            if most <= 0:
+            if WORK.spent >= enough:
+                self.is_behind = True
                 return None
-            most -= 1
             self._expired(first)
             first = self.store.peek()
         return first

@@ -5,6 +5,8 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.base.errors import AccessRefused, InternalError, PreconditionFailed, StorageError
+from flintmq.base.limits import STEP_UNITS
+from flintmq.base.work import WORK
 from flintmq.broker.ports import JournalRanges, Page, Pages
 from flintmq.broker.queue.acquired import Acquired
 from flintmq.broker.queue.entries import EntryQueue
@@ -39,17 +41,17 @@ class LeaseAccess:
         self.pages = pages
 
     def acquire(self, max_messages: i64, max_bytes: i64) -> Acquired:
-        """Take ready entries from the head of the queue, at least one if there is any.
+        """Take ready entries from the head of the queue, at least one if there is any, unless the queue `is_behind`.
 
         `max_bytes` limits the sum of their bodies. Raises InternalError if not even the first can be read.
         """
         queue = self.queue
         queue.used()
         acquired = Acquired(self.pages)
-        if queue.settings.paused:
+        if not queue.serve_consumers() or queue.settings.paused:
             return acquired
-        queue.serve_consumers()
         queue.expire_due()
+        enough: i64 = WORK.spent + STEP_UNITS
         try:
             while acquired.count < max_messages and acquired.body_bytes < max_bytes:
                 room = max_bytes - acquired.body_bytes
@@ -57,7 +59,7 @@ class LeaseAccess:
                 if page is not None:
                     acquired.add_page(page)
                     continue
-                entry = queue.take_next(None, room if acquired.count > 0 else -1)
+                entry = queue.take_next(None, room if acquired.count > 0 else -1, enough)
                 if entry is None:
                     break
                 acquired.add(entry)

@@ -170,6 +170,10 @@ def get(channel: ServerChannel, method: BasicGet) -> None:
         )
     entry = _next_sendable(channel, queue)
     if entry is None:
+        if queue.is_behind:
+            # The others get their turn before more of the expired messages are removed.
+            channel.handle_again(method)
+            return
         deliveries.got_empty += 1
         if queue.message_count > 0 and not queue.settings.paused:
             # All entries that were searched are withheld from this client.

@@ -12,6 +12,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import (
     AmqpError,
     FlintError,
+    InternalError,
     NoConsumers,
     NoRoute,
     NotAllowed,
@@ -36,6 +37,7 @@ from flintmq.broker.selector.selectors import ARGUMENT as SELECTOR
 from flintmq.broker.stage.copies import Attempt, Key
 from flintmq.broker.stage.stage import Stage
 from flintmq.broker.tap import Client
+from flintmq.broker.tick import SteppedWork
 from flintmq.broker.transaction import Transaction
 from flintmq.broker.vhost_access import Access
 from flintmq.gateway.amqp091.codec import CODEC_091
@@ -352,6 +354,30 @@ class ServerChannel(ClientChannel):
         else:
             self._handle_audited(handler.handle, method, changes(self, method))
 
+    def handle_again(self, method: Method) -> None:
+        """Handle a method in the next tick as if it had come then; the client's next method waits.
+
+        It could not be finished now, because what it asked for is too much work for one tick.
+        """
+        self.gateway.tick.steps.append(_Again(self, method))
+        self._engine.hold_methods()
+
+    def go_on_with(self, method: Method) -> None:
+        """Handle a method that `handle_again` has kept, unless the channel was closed meanwhile."""
+        self._engine.take_methods()
+        if self._is_closed:
+            return
+        try:
+            self.on_method(method)
+        except AmqpError as error:
+            if error.closes_connection:
+                self._engine.close(error.code, error.reply_text, error, method.id)
+            else:
+                self._channel.close(error.code, error.reply_text, method.id, error)
+        except Exception as error:  # noqa: BLE001 - the client waits for an answer, whatever it is
+            self.gateway.host.internal_error(error)
+            self.connection.fail(InternalError(f"{type(error).__name__} while handling a method; see the broker log"))
+
     def _handle_audited(self, handle: Callable[["ServerChannel", Method], None], method: Method, target: str) -> None:
         """Handle a method that changes the definition of `target`, and record that, or the refusal."""
         version: i64 = self.vhost.router.version
@@ -533,6 +559,19 @@ class ServerChannel(ClientChannel):
             self.transaction.abandon()
         for consumer in self.deliveries.end():
             self.vhost.unsubscribe(consumer.queue, consumer)
+
+
+@final
+class _Again(SteppedWork):
+    """A method that is handled again."""
+
+    def __init__(self, channel: ServerChannel, method: Method) -> None:
+        self._channel = channel
+        self._method = method
+
+    def step(self, most: i64) -> bool:
+        self._channel.go_on_with(self._method)
+        return False
 
 
 @final

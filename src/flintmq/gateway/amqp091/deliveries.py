@@ -30,8 +30,6 @@ from flintmq.wire.amqp091.tables import encode_address
 _SETTLED_AT_ONCE: Final = 8_192
 # The deliveries that are settled in one unit of work.
 _SETTLED_PER_UNIT: Final = 4
-# Spent while a connection's next method waits for the steps of a settlement: more than it can ever pay.
-_WAITING_UNITS: Final = 1 << 60
 # Replaces the message of a delivered entry whose stream keeps the message.
 NO_MESSAGE: Final = Message(Address("", ""), CODEC_091, CODEC_091.nothing, b"", PERSISTENT, 0)
 
@@ -403,7 +401,7 @@ class _Acceptance(SteppedWork):
         # The next one last, so that each step frees those that it has settled.
         self._deliveries = deliveries
         self._deliveries.reverse()
-        engine.spend(_WAITING_UNITS)
+        engine.hold_methods()
 
     def outlasts_errors(self) -> bool:
         return bool(self._deliveries)
@@ -414,6 +412,6 @@ class _Acceptance(SteppedWork):
         WORK.spent += count // _SETTLED_PER_UNIT
         taken = [left.pop() for _ in range(count)]
         if not left:
-            self._engine.spend(-_WAITING_UNITS)
+            self._engine.take_methods()
         self._owner.settle(taken, ACCEPT)
         return bool(left)

@@ -55,6 +55,9 @@ def extend(channel: ServerChannel, method: LeaseExtend) -> None:
     taken = lease.extend(
         min(method.epoch, _HIGHEST), min(method.max_messages, _HIGHEST), min(method.max_bytes, _HIGHEST)
     )
+    if taken == 0 and lease.queue.is_behind:
+        channel.handle_again(method)
+        return
     channel.spend(taken)
     channel.reply_when_stored(
         LeaseExtendOk(first=lease.first, next=lease.next, ready=lease.queue.message_count, size=lease.extended_bytes)

@@ -30,6 +30,7 @@ from flintmq.management.messages.representation import (
     payload_in_slices,
     properties_shown,
 )
+from flintmq.management.slices import Slice
 from flintmq.management.stats import counts
 from flintmq.management.stats.counts import message_stats
 from flintmq.management.stats.history import add_histories
@@ -283,17 +284,22 @@ async def _get(call: Call) -> Response:
 async def _taken(call: Call, queue: Queue, given: GetRequest, taken: list[Entry]) -> AsyncIterator[dict[str, object]]:
     """Take messages from the queue, and yield them as JSON fields. Raises HttpError if not even one can be taken."""
     size = 0
+    now = Slice()
     while len(taken) < given.count and size < GET_MAX_BYTES and not queue.gone:
         # Time has passed since the last message, so the broker's clock is set again.
         call.node.now_ms()
         try:
-            entry = entry_queue(queue, "basic.get").get()
+            entries = entry_queue(queue, "basic.get")
+            entry = entries.get()
         except AmqpError as error:
             if taken:
                 return
             raise HttpError(error.code if error.code < 600 else 400, "bad_request", error.text) from error
         if entry is None:
-            return
+            if not entries.is_behind:
+                return
+            await now.pause()
+            continue
         taken.append(entry)
         left = queue.message_count
         properties, body = in_091(entry.message)

@@ -80,6 +80,8 @@ from flintmq.wire.amqp091.tables import Table, decode_table
 # The number of pieces of one frame at which they are joined. Each piece costs 40 bytes beside its content, and the peer
 # decides how small the pieces are.
 _PIECES_MAX: Final = 32
+# The units of work that are spent while methods are held: more than the peer ever gets back.
+_HELD_UNITS: Final = 1 << 60
 # A part of a body frame of at least this size is passed on before the rest arrives, which saves a copy of the frame.
 _PART_MIN_BYTES: Final = 16 * 1024
 
@@ -446,6 +448,15 @@ class Connection:
     def spend(self, units: i64) -> None:
         """Charge the peer for work of the owner. After TICK_WORK_UNITS in a tick, its next method waits."""
         self._work -= units
+
+    def hold_methods(self) -> None:
+        """Have the peer's next method wait until `take_methods`, because the last one is not finished."""
+        self._work -= _HELD_UNITS
+
+    def take_methods(self) -> None:
+        """Stop holding methods. `receive(b"")` continues with one that waits."""
+        # The ticks that have begun meanwhile give the peer no more work than one.
+        self._work = min(self._work + _HELD_UNITS, TICK_WORK_UNITS)
 
     def refresh(self, units: i64 = TICK_WORK_UNITS) -> None:
         """Begin a tick with so many units of work. Units spent beyond the last tick's are taken from this tick's."""

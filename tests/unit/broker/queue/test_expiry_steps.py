@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 
 from flintmq.base.limits import EXPIRY_STEP_MESSAGES
+from flintmq.base.work import WORK
 from flintmq.broker.broker import Broker
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.tick import EXPIRED
@@ -120,7 +121,7 @@ def test_a_dispatch_has_a_bound(node: Node) -> None:
 
 @pytest.mark.parametrize("consumers", [1, 2])
 def test_a_client_that_asks_does_not_stop_deliveries(node: Node, consumers: int) -> None:
-    """Consumers get what is behind the expired messages that basic.get has removed."""
+    """Consumers get what is behind the expired messages, some of which basic.get has removed."""
     queue = node.queue()
     fill(queue, COUNT)
     node.pass_time()
@@ -129,20 +130,60 @@ def test_a_client_that_asks_does_not_stop_deliveries(node: Node, consumers: int)
         queue.subscribe(taker, {})
     for body in ("next", "last"):
         queue.enqueue(message(body))
-    assert queue.get() is not None
+    assert queue.get() is None
+    assert queue.is_behind
     node.counts(lambda: 0)
-    assert [body for taker in takers for body in taker.bodies] == ["last"]
+    assert [body for taker in takers for body in taker.bodies] == ["next", "last"]
+    assert queue.get() is None
+    assert not queue.is_behind
 
 
 def test_a_client_that_asks_gets_the_one_behind_them(node: Node) -> None:
-    """basic.get finds the message behind all that have expired."""
+    """basic.get removes a part of the expired messages at a time, until it finds the one behind them."""
     queue = node.queue()
     fill(queue, COUNT)
     node.pass_time()
     queue.enqueue(message("last"))
+    counts = [queue.message_count]
     entry = queue.get()
-    assert entry is not None
+    while entry is None:
+        assert queue.is_behind
+        counts.append(queue.message_count)
+        entry = queue.get()
     assert entry.message.body == b"last"
+    # A page is taken out of the queue as a whole.
+    assert max(before - after for before, after in pairwise(counts)) <= 6 * EXPIRY_STEP_MESSAGES
+    assert queue.got_empty == 0
+
+
+def test_a_dispatch_has_one_bound_for_all_its_deliveries() -> None:
+    """Expired messages between the ones that a consumer gets count together, not for each delivery anew."""
+    node = Node(False)
+    node.broker.tick.pages = None
+    queue = node.vhost.declare_queue("q", False, False, False, {}, None)
+    assert isinstance(queue, ClassicQueue)
+    for number in range(COUNT):
+        queue.enqueue(message(str(number), headers="" if number % 100 == 99 else "ttl=1"))
+    node.pass_time()
+    consumer = Taker()
+    queue.subscribe(consumer, {})
+    assert queue.dispatch()
+    assert COUNT - queue.message_count <= EXPIRY_STEP_MESSAGES + len(consumer.bodies)
+    assert 0 < len(consumer.bodies) < COUNT // 100
+    node.counts(lambda: 0)
+    assert len(consumer.bodies) == COUNT // 100
+
+
+def test_who_removes_expired_messages_pays_for_them() -> None:
+    """What a basic.get removes is work, by which its client gets less done in a tick."""
+    node = Node(False)
+    node.broker.tick.pages = None
+    queue = node.queue()
+    fill(queue, COUNT)
+    node.pass_time()
+    before, spent = queue.message_count, WORK.spent
+    queue.get()
+    assert WORK.spent - spent >= before - queue.message_count > 0
 
 
 def test_dead_letters_count_twice() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from flintmq.base.limits import EXPIRY_STEP_MESSAGES
 from flintmq.broker.message import Address, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.gateway.amqp091.codec import CODEC_091
@@ -254,6 +255,25 @@ def test_available_is_what_is_left_for_the_link(client: Client, server: Server, 
         receiver.link.drain_credit()
         client.durable()
         assert (receiver.bodies(), receiver.link.available) == expected
+
+
+def test_a_drain_finds_what_is_behind_expired_messages(client: Client, server: Server) -> None:
+    """However many ticks their removal takes, the client is not told before that there is nothing for it."""
+    server.broker.now_ms = 1_000_000
+    server.queue("short", message_ttl=1_000)
+    short = server.vhost.queues["short"]
+    message = Message(
+        Address("", "short"), CODEC_091, CODEC_091.nothing, b"next", CODEC_091.options(CODEC_091.nothing), 0
+    )
+    for _ in range(20 * EXPIRY_STEP_MESSAGES):
+        server.vhost.deliver(message, [short])
+    server.broker.now_ms += 2_000
+    server.vhost.deliver(message, [short])
+    receiver = client.receiver(source=Source(address="/queues/short"), credit=0)
+    receiver.link.grant(10)
+    receiver.link.drain_credit()
+    client.durable()
+    assert (receiver.bodies(), receiver.link.credit) == (["next"], 0)
 
 
 def _dead(client: Client, server: Server) -> Header:

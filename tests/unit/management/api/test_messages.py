@@ -2,6 +2,7 @@
 
 import pytest
 
+from flintmq.base.limits import EXPIRY_STEP_MESSAGES
 from flintmq.broker.message import Address, Entry, Message
 from flintmq.broker.ports import Page, PermissionRecord
 from flintmq.broker.queue.classic import ClassicQueue
@@ -24,12 +25,12 @@ def api() -> Api:
     return made
 
 
-def fill(api: Api, count: int) -> None:
+def fill(api: Api, count: int, name: str = "q") -> None:
     vhost = api.broker.vhosts["/"]
     for number in range(count):
         body = f"message {number}".encode()
-        message = Message(Address("", "q"), CODEC_091, PERSISTENT, body, CODEC_091.options(PERSISTENT), 0)
-        vhost.deliver(message, [vhost.queues["q"]])
+        message = Message(Address("", name), CODEC_091, PERSISTENT, body, CODEC_091.options(PERSISTENT), 0)
+        vhost.deliver(message, [vhost.queues[name]])
 
 
 def seen(api: Api, query: str = "") -> list[str]:
@@ -259,6 +260,20 @@ def test_looking_by_get(api: Api) -> None:
     for found in (1, 1, 1, 0):
         answered = api.post("/api/queues/%2F/limited/get", {**get, "ackmode": "reject_requeue_true"}).json()
         assert len(answered) == found
+
+
+def test_a_get_finds_what_is_behind_expired_messages(api: Api) -> None:
+    """However many of them there are: they are removed a part at a time, and the request waits."""
+    api.put("/api/queues/%2F/short", {"durable": True, "arguments": {"x-message-ttl": 1_000}})
+    short = queue(api, "short")
+    fill(api, 10 * EXPIRY_STEP_MESSAGES, "short")
+    api.node.now += 2_000
+    api.node.now_ms()
+    publish(api, "next", "short")
+    assert short.get() is None
+    assert short.is_behind
+    found = api.post("/api/queues/%2F/short/get", {"count": 5, "ackmode": "ack_requeue_false", "encoding": "auto"})
+    assert [each["payload"] for each in found.json()] == ["next"]
 
 
 def test_moves_that_make_no_sense(api: Api) -> None:

@@ -493,6 +493,25 @@ def test_what_the_owner_spends_counts() -> None:
     assert (len(theirs.contents), pair.server.engine.is_paused) == (1, False)
 
 
+def test_methods_are_held_while_one_is_not_finished() -> None:
+    """However many ticks that takes, the peer then gets no more done in a tick than others."""
+    pair = ConnectionPair().open()
+    mine, theirs = pair.channel()
+    assert mine.channel is not None
+    engine = pair.server.engine
+    engine.refresh()
+    engine.hold_methods()
+    for _ in range(2 * TICK_WORK_UNITS // METHOD_WORK_UNITS):
+        mine.channel.send(BasicQos())
+    for _ in range(100):
+        engine.receive(pair.client.sent(), 0.0)
+        assert (theirs.methods, engine.is_paused) == ([], True)
+        engine.refresh()
+    engine.take_methods()
+    engine.receive(b"", 0.0)
+    assert len(theirs.methods) == TICK_WORK_UNITS // METHOD_WORK_UNITS
+
+
 def test_a_client_does_all_that_its_server_says() -> None:
     """A client has no tick, and nobody else to serve."""
     pair = ConnectionPair().open()
