@@ -9,6 +9,7 @@ from flintmq.base.errors import AccessRefused
 from flintmq.broker.message import Entry, Message, MessageOptions, Table
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import ADMITTED, DONE, REFUSED, Consumer, Queue, Recoverable
+from flintmq.broker.queue.contents import Contents
 from flintmq.broker.queue.delays import Delays
 from flintmq.broker.tick import Tick
 
@@ -37,6 +38,7 @@ class DelayedQueue(Queue, Recoverable):
         super().__init__(queue_id, vhost, name, "waiting", durable, False, None, {}, tick)
         self._journal = journal
         self._seq: i64 = 0
+        self._due = due
         self._delays = Delays(tick.timers, due)
         self.is_guarded = True
 
@@ -95,8 +97,9 @@ class DelayedQueue(Queue, Recoverable):
         """Do nothing: messages of this queue are never delivered."""
 
     def discard(self) -> None:
-        for entry in self._delays.take_all():
-            self.settle(entry)
+        delays, self._delays = self._delays, Delays(self.tick.timers, self._due)
+        self.tick.timers.cancel(delays)
+        self.tick.begin(Contents(self, self._journal, None, delays, [], None, None))
 
     def dispatch(self) -> bool:
         return False

@@ -19,7 +19,6 @@ from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.exclusions import Exclusions
 from flintmq.broker.queue.filtered_store import FilteredStore
-from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.round_robin import RoundRobin
 from flintmq.broker.tick import EXPIRED, Tick
 
@@ -59,10 +58,6 @@ class ClassicQueue(EntryQueue):
                 self._outrun_until_ms = 0
                 self.is_guarded = self.settings.is_guarding
         return admit(self, message)
-
-    def discard(self) -> None:
-        drop_all(self)
-        super().discard()
 
     # -- consumers ----------------------------------------------------------------------------------------------
 

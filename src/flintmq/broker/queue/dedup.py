@@ -165,6 +165,13 @@ class Dedup(Timed, Recoverable, Feature):
         self._message = None
         self._tick.timers.cancel(self)
 
+    def forget_some(self, most: int) -> int:
+        """Forget `most` messages of a deleted queue, or all if there are fewer. Returns how many."""
+        count = min(most, len(self._known))
+        for _ in range(count):
+            self._drop_note(self._known.popitem()[1])
+        return count
+
     def _is_stored(self, message: Message) -> bool:
         return self._durable and message.options.persistent
 

@@ -61,8 +61,16 @@ class Delays(Timed):
         """All held entries, the next due first."""
         return [entry for _, _, entry in sorted(self._heap, key=_time_of) if entry.state != REMOVED]
 
+    def take_some(self, most: int) -> list[Entry]:
+        """Take out `most` entries of a deleted queue, in no order; empty if there are none."""
+        found: list[Entry] = []
+        while self._heap and not found:
+            found = [entry for _, _, entry in self._heap[-most:] if entry.state != REMOVED]
+            del self._heap[-most:]
+        return found
+
     def take_all(self) -> list[Entry]:
-        """Take out all entries, because the queue is purged or deleted."""
+        """Take out all entries, because the queue is purged."""
         entries = self.entries()
         self._heap = []
         self._count = 0

@@ -19,7 +19,8 @@ in none of these states: it is gone once the dead letter exchange of its queue h
 | drop head         | ready            | dead letter     | the queue is longer than its limit                     |
 | replace           | ready            | gone            | a newer one has its key (`last_values.py`)             |
 | cancel            | held             | gone            | its publisher took it back (`admission.py`)            |
-| purge             | any but acquired | gone            | the queue is purged, or deleted (`purge.py`)           |
+| purge             | any but acquired | gone            | the queue is purged (`purge.py`)                       |
+| delete            | any but acquired | gone            | the queue is deleted (`contents.py`)                   |
 | drop              | dead letter      | gone            | the dead letter exchange has it                        |
 """
 
@@ -32,6 +33,7 @@ from flintmq.broker.message import ACQUIRED, FOREVER, READY, Entry, Message, Tab
 from flintmq.broker.ports import Journal, Page
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.browse import View
+from flintmq.broker.queue.contents import Contents
 from flintmq.broker.queue.dedup import Dedup
 from flintmq.broker.queue.delays import Delays
 from flintmq.broker.queue.excess import Excess
@@ -737,10 +739,16 @@ class EntryQueue(Queue):
     # -- the end ------------------------------------------------------------------------------------------------
 
     def discard(self) -> None:
-        """Forget what is kept about messages, and end browsing. `ClassicQueue.discard` has dropped the messages."""
+        """Give away all messages, and what is kept about them; ticks drop them if there are many. End browsing."""
         self.settle_replaced()
+        withheld = [] if self.exclusions is None else self.exclusions.take_all()
+        contents = Contents(self, self.journal, self.store, self.delays, withheld, self.dedup, self._expiry)
+        if self.delays is not None:
+            self.tick.timers.cancel(self.delays)
+        if self.dedup is not None:
+            self.tick.timers.cancel(self.dedup)
         if self._expiry is not None:
-            self._expiry.forget()
+            self.tick.expiries.cancel(self._expiry)
         if self._pager is not None:
             self._pager.forget()
         view, self._view = self._view, None
@@ -748,6 +756,11 @@ class EntryQueue(Queue):
             view.delete()
         if self._awaited_room is not None:
             self._tell_room()
+        self.store = Fifo()
+        self._bytes = 0
+        self._filtered_store = self.delays = self.dedup = self._expiry = self.exclusions = None
+        self._arrange()
+        self.tick.begin(contents)
 
 
 def entry_queue(queue: Queue, method: str) -> EntryQueue:

@@ -57,11 +57,16 @@ class Expiry(Timed, Feature):
             self._heap = [(int(kept.expires_ms), seq) for seq, kept in self._entries.items()]
             heapify(self._heap)
 
-    def forget(self) -> None:
-        """Forget all entries, because the queue is deleted."""
-        self._entries = {}
-        self._heap = []
-        self._timers.cancel(self)
+    def forget_some(self, most: int) -> int:
+        """Forget `most` entries and times of a deleted queue, or all if there are fewer. Returns how many."""
+        times = min(most, len(self._heap))
+        # With a count of 0, the slice would be the whole list.
+        if times > 0:
+            del self._heap[-times:]
+        count = min(most, len(self._entries))
+        for _ in range(count):
+            self._entries.popitem()
+        return times + count
 
     def wake_at(self, due_ms: i64) -> None:
         """Have `on_due` called at a time (Unix time in ms), because packed entries expire then."""

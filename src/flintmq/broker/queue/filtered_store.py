@@ -25,7 +25,7 @@ from flintmq.broker.queue.features import SETTLEMENT, Feature
 from flintmq.broker.queue.groups import Group, Groups
 from flintmq.broker.queue.levels import Levels
 from flintmq.broker.queue.priorities import Priorities, ranked
-from flintmq.broker.queue.ready import Fifo, Ready
+from flintmq.broker.queue.ready import BLOCK_ENTRIES, Fifo, Ready
 from flintmq.broker.queue.ready_index import DropIndex, OfferIndex, Slot
 from flintmq.broker.queue.round_robin import RoundRobin
 
@@ -39,6 +39,9 @@ _LASTING: Final = -1
 _GONE_SLOTS_MAX: Final = 1024
 # Empty indexes are removed when there are more of them than this, and than others.
 _EMPTY_INDEXES_MAX: Final = 64
+
+# The items of indexes that are forgotten with a block of entries of a deleted queue.
+_SHED_ITEMS: Final = 4 * BLOCK_ENTRIES
 
 
 @final
@@ -408,6 +411,20 @@ class FilteredStore(Ready, Feature):
         if slot.group is not None and self._groups is not None:
             self._groups.forget_unused(slot.group)
         entry.state = REMOVED
+
+    def shed(self) -> list[Entry]:
+        slots = self._slots
+        found = [slots.popitem()[1].entry for _ in range(min(BLOCK_ENTRIES, len(slots)))]
+        # The indexes have a few times as many items, because slots that have left stay in them for a while.
+        left = _SHED_ITEMS
+        while self._indexes and left > 0:
+            left -= self._indexes[-1].shed(left)
+            if left > 0:
+                self._indexes.pop()
+        if not found:
+            found = self._tail.shed()
+        self.count -= len(found)
+        return found
 
     def entries(self) -> list[Entry]:
         return [slot.entry for slot in sorted(self._slots.values(), key=_order)] + self._tail.entries()

@@ -70,6 +70,14 @@ class Priorities(Ready):
         self._levels[self._level(entry)].remove(entry)
         self.count -= 1
 
+    def shed(self) -> list[Entry]:
+        for level in self._levels:
+            found = level.shed()
+            if found:
+                self.count -= len(found)
+                return found
+        return []
+
     def entries(self) -> list[Entry]:
         found: list[Entry] = []
         for level in reversed(self._levels):

@@ -1,16 +1,11 @@
-"""Purge: all messages of a queue are dropped at once, because a client wants that, or because the queue is deleted."""
+"""Purge: all messages of a queue are dropped, or, before it is deleted, dead-lettered, because a client wants that."""
 
-from typing import Final
-
-from flintmq.base.errors import InternalError
 from flintmq.base.work import WORK
 from flintmq.broker.ports import Page
+from flintmq.broker.queue.contents import PAGE_UNITS
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.pager import Pager
 from flintmq.broker.tick import DELETED
-
-# Units of work for dropping a page of messages: each of them is settled in the journal.
-_PAGE_UNITS: Final = 64
 
 
 def drop_all(queue: EntryQueue) -> int:
@@ -44,7 +39,7 @@ def _drop_pages(queue: EntryQueue) -> None:
         pager = part.pager
         while pager is not None and part.pages:
             page = part.pages[0]
-            WORK.spent += _PAGE_UNITS
+            WORK.spent += PAGE_UNITS
             if queue.survives:
                 _settle(queue, page, pager)
             part.pages.popleft()
@@ -54,15 +49,9 @@ def _drop_pages(queue: EntryQueue) -> None:
 
 
 def _settle(queue: EntryQueue, page: Page, pager: Pager) -> None:
-    try:
-        ranges = pager.ranges(page)
-    except InternalError:
-        # A restart restores nothing of a deleted queue, even if the journal still has entries of it.
-        if not queue.gone:
-            raise
-    else:
-        queue.journal.settle_runs(queue.id, ranges.seqs, ranges.slots)
-        queue.page_settled(page)
+    ranges = pager.ranges(page)
+    queue.journal.settle_runs(queue.id, ranges.seqs, ranges.slots)
+    queue.page_settled(page)
 
 
 def dead_letter_all(queue: EntryQueue) -> int:

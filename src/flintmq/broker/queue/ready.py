@@ -71,6 +71,13 @@ class Ready:
         """Take out an entry at any position. Its state must say that it is ready."""
 
     @abstractmethod
+    def shed(self) -> list[Entry]:
+        """Take out some of the entries outside pages, about a block, in no order; empty if there are none.
+
+        The queue is deleted: nothing else is done with the store any more.
+        """
+
+    @abstractmethod
     def entries(self) -> list[Entry]:
         """All entries in the order in which they would be taken. They stay in memory as long as the pager is off."""
 
@@ -308,6 +315,21 @@ class Fifo(Ready):
         for entry in self._back:
             self._back_bytes += len(entry.message.body)
         self._removed = 0
+
+    def shed(self) -> list[Entry]:
+        while True:
+            if self._middle:
+                block = self._middle.popleft()
+            else:
+                rest = self._front or self._returned or self._back
+                block = rest[-BLOCK_ENTRIES:]
+                del rest[-BLOCK_ENTRIES:]
+                if not block:
+                    return []
+            found = _ready(block)
+            if found:
+                self.count -= len(found)
+                return found
 
     def entries(self) -> list[Entry]:
         if self._returned:

@@ -57,6 +57,12 @@ class ReadyIndex:
             heapify(self._heap)
             self._tidy_at = 2 * len(kept) + _STALE_ITEMS_MAX
 
+    def shed(self, most: int) -> int:
+        """Forget `most` items, at least one, or all if there are fewer: the queue is deleted. Returns how many."""
+        before = len(self._heap)
+        del self._heap[-most:]
+        return before - len(self._heap)
+
     def first(self) -> Slot | None:
         heap = self._heap
         while heap:
