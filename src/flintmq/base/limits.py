@@ -87,7 +87,8 @@ OUTPUT_BACK_PRESSURE_BYTES: Final = 64 * 1024 * 1024
 # more than one connection can send in a tick, so that a queue whose consumers keep up does not grow.
 DISPATCH_BURST_MESSAGES: Final = 16_384
 # The work per tick for dead letters: 128 of them with small headers, some two milliseconds, because the tick may also
-# expire messages. Nobody is served meanwhile, and the others follow in the next tick.
+# expire messages. Nobody is served meanwhile, and the others follow in the next tick. It is as much again for those
+# that a full queue had refused, so that neither has to wait for the other.
 DEAD_LETTER_STEP_UNITS: Final = 2_048
 # The work per tick that is done in steps, and as much for unused queues: two to three milliseconds.
 STEP_UNITS: Final = 2_048

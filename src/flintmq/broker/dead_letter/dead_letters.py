@@ -12,7 +12,7 @@ from flintmq.base.limits import DEAD_LETTER_STEP_UNITS, DEAD_LETTER_WORK_UNITS, 
 from flintmq.base.values import Timestamp
 from flintmq.base.work import WORK
 from flintmq.broker.bounds import short
-from flintmq.broker.dead_letter.held import DEAD_LETTER_BYTES_PER_TICK, DEAD_LETTERS_PER_TICK, HeldDeadLetters
+from flintmq.broker.dead_letter.held import DEAD_LETTER_BYTES_PER_TICK, HeldDeadLetters
 from flintmq.broker.exchange.registry import ExchangeRegistry
 from flintmq.broker.message import Address, Message, Table
 from flintmq.broker.ports import Journal
@@ -49,18 +49,16 @@ class DeadLetters:
     def publish(self) -> bool:
         """Publish waiting dead letters. Returns True if some are left for the next tick."""
         dead_letters = self._tick.dead_letters
-        left: i64 = DEAD_LETTERS_PER_TICK
         bytes_left: i64 = DEAD_LETTER_BYTES_PER_TICK
         self._journal.begin_group()
         try:
             self._held.retry()
             self._publish_discarded()
             enough = WORK.spent + DEAD_LETTER_STEP_UNITS
-            while dead_letters and left > 0 and bytes_left > 0 and WORK.spent < enough:
+            while dead_letters and bytes_left > 0 and WORK.spent < enough:
                 dead_letter = dead_letters.popleft()
                 self._publish(dead_letter)
                 self._publish_discarded()
-                left -= 1
                 bytes_left -= len(dead_letter.entry.message.body)
         finally:
             self._journal.end_group()

@@ -11,6 +11,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from flintmq.base.limits import DEAD_LETTER_STEP_UNITS, DEAD_LETTER_WORK_UNITS
+from flintmq.base.work import WORK
 from flintmq.broker.exchange.registry import ExchangeRegistry
 from flintmq.broker.message import Message
 from flintmq.broker.ports import Journal
@@ -23,8 +25,6 @@ from flintmq.broker.timers import Timed
 
 # The interval, in ms, of the check whether routes or settings of dead letters have changed.
 _CHECK_MS: Final = 10_000
-# Dead letters per tick, for new and for held ones separately: others get their turn in between.
-DEAD_LETTERS_PER_TICK: Final = 128
 # Bytes of bodies in one block of the journal, not counting the last dead letter.
 DEAD_LETTER_BYTES_PER_TICK: Final = 4 * 1024 * 1024
 
@@ -105,13 +105,13 @@ class HeldDeadLetters(Timed):
         A target that could take more stays in the tick's list.
         """
         with_room = self._tick.with_room
-        left: i64 = DEAD_LETTERS_PER_TICK
+        enough: i64 = WORK.spent + DEAD_LETTER_STEP_UNITS
         bytes_left: i64 = DEAD_LETTER_BYTES_PER_TICK
         for target in [with_room.popleft() for _ in range(len(with_room))]:
             waiting = self._targets.get(target)
             if waiting is None:
                 continue
-            while waiting and left > 0 and bytes_left > 0:
+            while waiting and WORK.spent < enough and bytes_left > 0:
                 held = waiting[0]
                 if not held.is_over:
                     if target.gone:
@@ -120,16 +120,16 @@ class HeldDeadLetters(Timed):
                         if not _is_oversized(held.message, target):
                             break
                         self._oversized.setdefault(target, []).append(held)
-                        left -= 1
+                        WORK.spent += DEAD_LETTER_WORK_UNITS
                     else:
                         held.dead_letter.has_taken(target)
                         self._remove_target(held, target)
-                        left -= 1
+                        WORK.spent += DEAD_LETTER_WORK_UNITS
                         bytes_left -= len(held.message.body)
                 waiting.popleft()
             if not waiting:
                 del self._targets[target]
-            elif left > 0 and bytes_left > 0:
+            elif WORK.spent < enough and bytes_left > 0:
                 if isinstance(target, EntryQueue):
                     target.await_room()
             else:

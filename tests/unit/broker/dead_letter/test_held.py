@@ -1,7 +1,10 @@
 """Dead letters whose targets are full, or missing: kept until each target has them, once, and without a busy loop."""
 
+from itertools import pairwise
+
 import pytest
 
+from flintmq.base.limits import DEAD_LETTER_STEP_UNITS, DEAD_LETTER_WORK_UNITS
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Table
 from flintmq.broker.ports import PolicyRecord
@@ -103,6 +106,26 @@ def test_a_consumer_empties_all_of_it() -> None:
     assert node.settle_down() < 100
     assert taker.bodies == [str(number) for number in range(50)]
     assert node.journal.kept == {}
+
+
+def test_many_are_put_on_their_target_in_several_ticks() -> None:
+    """If very many wait for a queue that gets much room at once, a tick puts a part of them there, in order."""
+    node = Node()
+    rule = PolicyRecord("/", "small", "full", {"max-length": 1})
+    node.broker.put_rule(rule)
+    full = node.target("full", {"x-overflow": "reject-publish"})
+    per_tick = DEAD_LETTER_STEP_UNITS // DEAD_LETTER_WORK_UNITS
+    letters = [str(number) for number in range(3 * per_tick)]
+    node.fill(full, "first")
+    node.reject(*letters)
+    assert full.message_count == 1
+    node.broker.delete_rule(rule)
+    counts = [1]
+    while node.broker.dispatch():
+        counts.append(full.message_count)
+    assert max(after - before for before, after in pairwise(counts)) <= per_tick
+    assert len(counts) >= 3
+    assert bodies(full) == ["first", *letters]
 
 
 def test_nothing_is_done_while_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
