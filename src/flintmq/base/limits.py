@@ -90,7 +90,7 @@ DISPATCH_BURST_MESSAGES: Final = 16_384
 # expire messages. Nobody is served meanwhile, and the others follow in the next tick. It is as much again for those
 # that a full queue had refused, so that neither has to wait for the other.
 DEAD_LETTER_STEP_UNITS: Final = 2_048
-# The work per tick that is done in steps, and as much for unused queues: two to three milliseconds.
+# The work per tick that is done in steps: two to three milliseconds.
 STEP_UNITS: Final = 2_048
 # The work of deleting a queue, without its messages and bindings: 50 µs if its definition has to be deleted.
 DELETED_QUEUE_UNITS: Final = 32

@@ -228,8 +228,11 @@ class Broker:
         tick.expiries.run(tick.now_ms - 1, EXPIRY_STEP_MESSAGES)
         tick.timers.run(tick.now_ms)
         more = self._publish_staged() if tick.stages else False
+        steps_left: i64 = STEP_UNITS
         if tick.steps:
+            steps_left += WORK.spent
             more |= self.do_steps(STEP_UNITS)
+            steps_left -= WORK.spent
         more |= self._dispatch_ready()
         tick.expiries.run(tick.now_ms, tick.expiries.left)
         # A timer would only wake a later tick, and one that takes a late timer for a process that was stopped.
@@ -241,7 +244,7 @@ class Broker:
         if tick.tap is not None:
             tick.tap.end_dispatch()
         if tick.unused:
-            more |= self._delete_unused()
+            more |= self._delete_unused(steps_left)
         while tick.ended:
             queue = tick.ended.pop()
             vhost = self.vhosts.get(queue.vhost)
@@ -264,10 +267,10 @@ class Broker:
             self.tick.do_step(steps.popleft(), enough - WORK.spent)
         return bool(steps)
 
-    def _delete_unused(self) -> bool:
-        """Delete unused queues, as many as a tick has time for. Returns whether some are left."""
+    def _delete_unused(self, most: i64) -> bool:
+        """Delete unused queues until `most` units of work are spent. Returns whether some are left."""
         unused = self.tick.unused
-        enough = WORK.spent + STEP_UNITS
+        enough = WORK.spent + most
         while unused and WORK.spent < enough:
             queue = unused.popleft()
             vhost = self.vhosts.get(queue.vhost)

@@ -116,6 +116,21 @@ def test_unused_queues_are_deleted_in_several_ticks() -> None:
     assert not node.vhost.queues
 
 
+def test_unused_queues_share_a_tick_with_other_steps() -> None:
+    """Unused queues and those of a deleted virtual host are deleted by the work of one step together."""
+    node = Node(arguments={"x-expires": 1_000})
+    other = node.broker.add_vhost("other")
+    for number in range(COUNT):
+        queue = other.declare_queue(f"other{number}", True, False, False, {}, None)
+        other.deliver(message("m", True), [queue])
+    node.broker.delete_vhost("other")
+    node.broker.now_ms += 1_000
+    counts = node.finish()
+    assert max(before - after for before, after in pairwise(counts)) <= PER_TICK
+    assert counts[-1] == 0
+    assert not node.vhost.queues
+
+
 def test_a_queue_that_is_used_meanwhile() -> None:
     """A queue that was found unused, and is used before its turn, stays until it is unused again."""
     node = Node(arguments={"x-expires": 1_000})
