@@ -386,8 +386,11 @@ class EntryQueue(Queue):
         self._expiry.add(entry)
 
     def expire_due(self) -> None:
-        """Expire entries whose time is over by now, as many as in a tick."""
-        if self._expiry is not None:
+        """Expire entries whose time is over by now, as many as in a tick, unless ticks have not kept up already.
+
+        They then go on with it, and the caller passes over those in front, which takes a part of the time.
+        """
+        if self._expiry is not None and not self._expiry.is_behind:
             self._expiry.expire_by(self.tick.now_ms)
 
     def _expired(self, entry: Entry) -> None:

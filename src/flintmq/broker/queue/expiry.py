@@ -37,7 +37,7 @@ class Expiry(Timed, Feature):
         self._heap: list[tuple[int, int]] = []
         self._entries: dict[int, Entry] = {}
         # Whether the last run left entries that had expired.
-        self._is_behind = False
+        self.is_behind = False
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -87,14 +87,14 @@ class Expiry(Timed, Feature):
         self.on_due(now_ms)
 
     def on_due(self, now_ms: i64) -> None:
-        if self._is_behind:
+        if self.is_behind:
             self._expire(now_ms)
         pages_ms = NEVER
         if self._expire_pages is not None:
             # Entries of pages that were read before come first, or all pages would be in memory at once.
             pages_ms = self._expire_pages(int(now_ms)) if self.has_time else now_ms
         self._expire(now_ms)
-        self._is_behind = bool(self._heap) and self._heap[0][0] <= now_ms
+        self.is_behind = bool(self._heap) and self._heap[0][0] <= now_ms
         # Looking at pages may have set times that are over by now.
         self._timers.cancel(self)
         if self._heap:

@@ -174,6 +174,19 @@ def test_a_dispatch_has_one_bound_for_all_its_deliveries() -> None:
     assert len(consumer.bodies) == COUNT // 100
 
 
+def test_a_client_that_asks_again_leaves_the_others_to_the_ticks() -> None:
+    """While ticks have not kept up, basic.get removes only expired messages in front: a step, and not another one."""
+    node = Node(False)
+    node.broker.tick.pages = None
+    queue = node.queue()
+    fill(queue, COUNT)
+    node.pass_time()
+    assert queue.get() is None
+    before = queue.message_count
+    assert queue.get() is None
+    assert before - queue.message_count == EXPIRY_STEP_MESSAGES
+
+
 def test_who_removes_expired_messages_pays_for_them() -> None:
     """What a basic.get removes is work, by which its client gets less done in a tick."""
     node = Node(False)
