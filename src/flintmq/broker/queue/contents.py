@@ -45,6 +45,10 @@ class Contents(SteppedWork):
         self._dedup = dedup
         self._expiry = expiry
 
+    def outlasts_errors(self) -> bool:
+        # What is being dropped is out of the store.
+        return True
+
     def step(self, most: i64) -> bool:
         enough = WORK.spent + most
         queue = self._queue
