@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.tick import Tick
 from tests.effort import effort
-from tests.unit.broker.memory import MemoryJournal, Taker, message
+from tests.unit.broker.memory import MemoryJournal, Taker, message, purge
 
 if TYPE_CHECKING:
     from flintmq.broker.queue.base import Queue
@@ -186,7 +185,7 @@ class Model:
             self.hands.append((None, entry))
 
     def purge(self) -> None:
-        assert drop_all(self.queue) == len(self.ready)
+        assert purge(self.queue) == len(self.ready)
         self.ready = []
 
     def dispatch(self) -> None:

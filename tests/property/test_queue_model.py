@@ -22,10 +22,9 @@ from flintmq.broker.message import FOREVER, PAUSE, RESUME, Address, ContentCodec
 from flintmq.broker.queue.base import Consumer, Queue
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publish import ROUTED, STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
-from flintmq.broker.queue.purge import drop_all
 from tests.effort import effort
 from tests.property.queue_model import DISCARDED, REFUSED, TAKEN, Client, Delivery, Item, ModelQueue, World
-from tests.unit.broker.memory import MemoryStorage
+from tests.unit.broker.memory import MemoryStorage, purge
 
 T = TypeVar("T")
 NAMES = ("work", "dead")
@@ -242,7 +241,7 @@ class QueueMachine(RuleBasedStateMachine):
             queue.used()
             model.used = self.world.now
         elif what == "purge":
-            assert drop_all(queue) == model.purge()
+            assert purge(queue) == model.purge()
         elif what == "page out":
             queue.page_out()
         elif what == "delete":

@@ -438,15 +438,15 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "queue.purge.02",
         "gateway/amqp091/queue_methods.py",
-        '    count = drop_all(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
+        '    purge = Purge(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
         "    for held in channel.deliveries.unacked.take_all():\n        held.queue.settle(held.entry)\n"
-        '    count = drop_all(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
+        '    purge = Purge(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
     ),
     (
         "queue.purge.03",
         "broker/queue/purge.py",
-        "        queue.remove(first)\n        queue.drop(first)\n",
-        "        queue.remove(first)\n",
+        "        self._queue.remove(entry)\n        self._queue.drop(entry)\n",
+        "        self._queue.remove(entry)\n",
     ),
     (
         "queue.purge.queue.queue-known",
@@ -457,9 +457,10 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "queue.purge.queue.must-exist",
         "gateway/amqp091/queue_methods.py",
-        '    count = drop_all(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
+        '    purge = Purge(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
         "    known = channel.vhost.queues.get(channel.queue_name(method.queue))\n"
-        '    count = 0 if known is None else drop_all(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
+        "    if known is None:\n        channel.reply(QueuePurgeOk(message_count=0))\n        return\n"
+        '    purge = Purge(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
     ),
     (
         "queue.delete.01",

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from mypy_extensions import i64
 
 from flintmq.base.errors import StorageError, StorageFenced
+from flintmq.base.limits import STEP_UNITS
 from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import (
     FOREVER,
@@ -40,7 +41,8 @@ from flintmq.broker.ports import (
     VHostRecord,
 )
 from flintmq.broker.queue.base import Consumer, Queue
-from flintmq.broker.queue.entries import entry_queue
+from flintmq.broker.queue.entries import EntryQueue, entry_queue
+from flintmq.broker.queue.purge import Purge
 from flintmq.broker.tick import Tick
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091
@@ -98,6 +100,14 @@ def put_routed(vhost: VHost, route: Route, message: Message, more_keys: list[str
 def got(queue: Queue, context: object | None = None) -> Entry | None:
     """The next entry of a queue, as basic.get acquires it."""
     return entry_queue(queue, "basic.get").get(context)
+
+
+def purge(queue: EntryQueue) -> int:
+    """Purge a queue, without any ticks. Returns the number of messages that it had."""
+    work = Purge(queue)
+    while work.step(STEP_UNITS):
+        pass
+    return work.count
 
 
 class MemoryJournal(Journal):
@@ -415,6 +425,8 @@ class MemoryPages(Pages):
         return entries
 
     def ranges(self, page: Page) -> JournalRanges:
+        if not self.is_readable:
+            raise StorageError("damaged")
         stored = [entry for entry in self.kept[page] if entry.segment]
         return JournalRanges(
             [each for entry in stored for each in (entry.seq, 1)],

@@ -22,7 +22,6 @@ from flintmq.broker.message import TRANSIENT, Address, Message, Table
 from flintmq.broker.ports import TopicPermissionRecord
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.entries import entry_queue
-from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.selector.selectors import parsed, parsed_sql
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091
@@ -30,7 +29,7 @@ from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.gateway.conversion.parts import write_properties
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from flintmq.wire.amqp10.properties import Properties as Properties10
-from tests.unit.broker.memory import MemoryStorage, Taker, got, put_routed
+from tests.unit.broker.memory import MemoryStorage, Taker, got, purge, put_routed
 
 LONG = 100_000
 
@@ -357,7 +356,7 @@ def test_what_goes_together_is_paid_for(vhost: VHost) -> None:
     for number in range(500):
         vhost.exchanges.bind_queue(made, "e", str(number), {})
         put_routed(vhost, Route(Address("", "q")), with_headers({}, "", "q"))
-    assert cost(lambda: drop_all(entry_queue(made, "queue.purge"))) >= 500
+    assert cost(lambda: purge(entry_queue(made, "queue.purge"))) >= 500
     assert cost(lambda: vhost.delete_queue("q", False, False, None)) >= 4 * 500
     made = queue(vhost, "q")
     for number in range(500):

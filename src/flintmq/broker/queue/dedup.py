@@ -165,8 +165,16 @@ class Dedup(Timed, Recoverable, Feature):
         self._message = None
         self._tick.timers.cancel(self)
 
+    def give_away(self) -> "Dedup":
+        """Forget all messages. Returns what remembers them now, to `forget_some` of them until none is left."""
+        forgotten = Dedup(-self._id, self._queue, self._durable, self._tick, self._journal)
+        forgotten._known, self._known = self._known, forgotten._known
+        self._message = None
+        self._tick.timers.cancel(self)
+        return forgotten
+
     def forget_some(self, most: int) -> int:
-        """Forget `most` messages of a deleted queue, or all if there are fewer. Returns how many."""
+        """Forget `most` messages, or all if there are fewer. Returns how many."""
         count = min(most, len(self._known))
         for _ in range(count):
             self._drop_note(self._known.popitem()[1])

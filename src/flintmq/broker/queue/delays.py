@@ -62,21 +62,18 @@ class Delays(Timed):
         return [entry for _, _, entry in sorted(self._heap, key=_time_of) if entry.state != REMOVED]
 
     def take_some(self, most: int) -> list[Entry]:
-        """Take out `most` entries of a deleted queue, in no order; empty if there are none."""
+        """Take out `most` entries, in no order, because the queue is purged or deleted; empty if there are none."""
         found: list[Entry] = []
         while self._heap and not found:
             found = [entry for _, _, entry in self._heap[-most:] if entry.state != REMOVED]
             del self._heap[-most:]
+        self._count -= len(found)
+        if self._by_name is not None:
+            for entry in found:
+                self._unindex(self._by_name, entry)
+        if not self._heap:
+            self._timers.cancel(self)
         return found
-
-    def take_all(self) -> list[Entry]:
-        """Take out all entries, because the queue is purged."""
-        entries = self.entries()
-        self._heap = []
-        self._count = 0
-        self._by_name = None
-        self._timers.cancel(self)
-        return entries
 
     def cancel(self, command: Message) -> list[Entry]:
         """Take out the entries that a message with x-delay-cancel names.

@@ -432,6 +432,10 @@ class FilteredStore(Ready, Feature):
     def loose(self) -> list[Entry]:
         return [slot.entry for slot in self._slots.values()]
 
+    @property
+    def loose_count(self) -> int:
+        return len(self._slots)
+
     def parts(self) -> list[Fifo]:
         return self._tail.parts()
 

@@ -1,57 +1,149 @@
 """Purge: all messages of a queue are dropped, or, before it is deleted, dead-lettered, because a client wants that."""
 
+from collections.abc import Callable
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import AmqpError, InternalError
 from flintmq.base.work import WORK
-from flintmq.broker.ports import Page
+from flintmq.broker.message import Entry
 from flintmq.broker.queue.contents import PAGE_UNITS
 from flintmq.broker.queue.entries import EntryQueue
-from flintmq.broker.queue.pager import Pager
-from flintmq.broker.tick import DELETED
+from flintmq.broker.queue.ready import BLOCK_ENTRIES, Fifo
+from flintmq.broker.tick import DELETED, SteppedWork
+
+# What the end of a purge is told: the fault that ended it, or None.
+Ended = Callable[[AmqpError | None], None]
 
 
-def drop_all(queue: EntryQueue) -> int:
-    """Drop all messages that are ready or held back. Returns how many."""
-    if queue.dedup is not None:
-        queue.dedup.clear()
-    count = queue.message_count + queue.held_count
-    if queue.exclusions is not None:
-        for entry in queue.exclusions.take_all():
-            queue.drop(entry)
-    if queue.settles_by_page:
-        _drop_pages(queue)
-    # Dropping pages took less work; the remaining entries are dropped one by one.
-    WORK.spent += queue.store.count
-    while True:
-        first = queue.store.drop_candidate()
+@final
+class Purge(SteppedWork):
+    """The messages of a queue that are ready or held back when the purge begins: ticks drop them, a part in each.
+
+    Meanwhile consumers may take some of them. Of the messages that are published meanwhile, those may be dropped that
+    share a page with older ones, and those that are held back or withheld from some of the consumers.
+
+    Attributes:
+        count: The number of messages when the purge began.
+        is_over: Whether all of them are gone. The batch of the same tick has the last of them.
+        on_end: Called in the tick that ends the purge, unless the first step ends it or raises.
+    """
+
+    def __init__(self, queue: EntryQueue) -> None:
+        self.count: Final = queue.message_count + queue.held_count
+        self.is_over = False
+        self.on_end: Ended | None = None
+        self._queue = queue
+        # Messages have this sequence number or a higher one if they come from now on, and this position or a lower one
+        # if they were there before.
+        self._next: i64 = queue.next_seq
+        self._held: i64 = queue.held_count
+        self._unfiltered: i64 = queue.store.count
+        self._withheld: list[Entry] = [] if queue.exclusions is None else queue.exclusions.take_all()
+        self._dedup = None if queue.dedup is None else queue.dedup.give_away()
+
+    def step(self, most: i64) -> bool:
+        on_end = self.on_end
+        if on_end is None:
+            self.is_over = not self._drop(WORK.spent + most)
+        else:
+            try:
+                self.is_over = not self._drop(WORK.spent + most)
+            except AmqpError as error:
+                on_end(error)
+                return False
+            except Exception as error:
+                on_end(InternalError(f"{type(error).__name__} during a purge; see the broker log"))
+                raise
+            if self.is_over:
+                on_end(None)
+        return not self.is_over
+
+    def _drop(self, enough: i64) -> bool:
+        """Drop messages until the work meter reads `enough`. Returns whether some are left."""
+        while WORK.spent < enough:
+            if not (
+                self._drop_packed(enough)
+                or self._drop_ordered(enough)
+                or self._drop_filtered()
+                or self._drop_held()
+                or self._forget_some()
+            ):
+                return False
+        return True
+
+    def _drop_packed(self, enough: i64) -> bool:
+        """Drop pages without unpacking them. Returns False if there are none."""
+        queue = self._queue
+        if not queue.settles_by_page:
+            return False
+        for part in queue.store.parts():
+            pager = part.pager
+            while pager is not None and part.pages and part.pages[0].first < self._next:
+                if WORK.spent >= enough:
+                    return True
+                WORK.spent += PAGE_UNITS
+                page = part.pages[0]
+                if queue.survives:
+                    ranges = pager.ranges(page)
+                    queue.journal.settle_runs(queue.id, ranges.seqs, ranges.slots)
+                    queue.page_settled(page)
+                part.pages.popleft()
+                queue.store.left_packed(part, page.count)
+                queue.left_packed(page.body_bytes)
+                pager.drop(page)
+        return False
+
+    def _drop_ordered(self, enough: i64) -> bool:
+        """Drop entries that are in an order. Returns False if there are none."""
+        for part in self._queue.store.parts():
+            while self._drop_first(part):
+                if WORK.spent >= enough:
+                    return True
+        return False
+
+    def _drop_first(self, part: Fifo) -> bool:
+        first = part.peek()
+        if first is None or first.position > self._next or first.seq >= self._next:
+            return False
+        self._remove(first)
+        return True
+
+    def _drop_filtered(self) -> bool:
+        """Drop an entry that not every consumer may have. Returns False if there is none."""
+        if self._unfiltered <= 0 or self._queue.store.loose_count == 0:
+            return False
+        first = self._queue.store.drop_candidate()
         if first is None:
-            break
-        queue.remove(first)
-        queue.drop(first)
-    if queue.delays is not None:
-        for entry in queue.delays.take_all():
-            queue.drop(entry)
-    return count
+            return False
+        self._unfiltered -= 1
+        self._remove(first)
+        return True
 
+    def _remove(self, entry: Entry) -> None:
+        WORK.spent += 1
+        self._queue.remove(entry)
+        self._queue.drop(entry)
 
-def _drop_pages(queue: EntryQueue) -> None:
-    """Drop the messages in pages without unpacking them."""
-    store = queue.store
-    for part in store.parts():
-        pager = part.pager
-        while pager is not None and part.pages:
-            page = part.pages[0]
-            WORK.spent += PAGE_UNITS
-            if queue.survives:
-                _settle(queue, page, pager)
-            part.pages.popleft()
-            store.left_packed(part, page.count)
-            queue.left_packed(page.body_bytes)
-            pager.drop(page)
+    def _drop_held(self) -> bool:
+        """Drop some entries that are withheld or held back. Returns False if there are none."""
+        entries = self._withheld[-BLOCK_ENTRIES:]
+        del self._withheld[-BLOCK_ENTRIES:]
+        delays = self._queue.delays
+        if not entries and delays is not None and self._held > 0:
+            entries = delays.take_some(BLOCK_ENTRIES)
+            self._held -= len(entries)
+        WORK.spent += len(entries)
+        for entry in entries:
+            self._queue.drop(entry)
+        return bool(entries)
 
-
-def _settle(queue: EntryQueue, page: Page, pager: Pager) -> None:
-    ranges = pager.ranges(page)
-    queue.journal.settle_runs(queue.id, ranges.seqs, ranges.slots)
-    queue.page_settled(page)
+    def _forget_some(self) -> bool:
+        """Forget some of the messages that duplicates were recognised by. Returns False if there are none."""
+        count = 0 if self._dedup is None else self._dedup.forget_some(BLOCK_ENTRIES)
+        WORK.spent += count
+        return count > 0
 
 
 def dead_letter_all(queue: EntryQueue) -> int:

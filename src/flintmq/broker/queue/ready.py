@@ -89,6 +89,11 @@ class Ready:
         """The entries that are in none of the parts."""
         return []
 
+    @property
+    def loose_count(self) -> int:
+        """The number of entries that are in none of the parts."""
+        return 0
+
     def each(self) -> Iterator[Entry]:
         """All entries in no order. They may be copies, to be read only."""
         yield from self.loose()

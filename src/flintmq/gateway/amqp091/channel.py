@@ -360,15 +360,19 @@ class ServerChannel(ClientChannel):
         It could not be finished now, because what it asked for is too much work for one tick.
         """
         self.gateway.tick.steps.append(_Again(self, method))
+        self.hold_methods()
+
+    def hold_methods(self) -> None:
+        """Have the client's next method wait until `go_on`, because ticks work on the last one."""
         self._engine.hold_methods()
 
-    def go_on_with(self, method: Method) -> None:
-        """Handle a method that `handle_again` has kept, unless the channel was closed meanwhile."""
+    def go_on(self, method: Method, handle: Callable[[], None]) -> None:
+        """Stop holding methods. Unless the channel was closed meanwhile, `handle` finishes this one, or raises."""
         self._engine.take_methods()
         if self._is_closed:
             return
         try:
-            self.on_method(method)
+            handle()
         except AmqpError as error:
             if error.closes_connection:
                 self._engine.close(error.code, error.reply_text, error, method.id)
@@ -570,7 +574,8 @@ class _Again(SteppedWork):
         self._method = method
 
     def step(self, most: i64) -> bool:
-        self._channel.go_on_with(self._method)
+        channel, method = self._channel, self._method
+        channel.go_on(method, lambda: channel.on_method(method))
         return False
 
 

@@ -3,10 +3,10 @@
 from base64 import urlsafe_b64encode
 from typing import Final
 
-from flintmq.base.errors import NotFound
+from flintmq.base.errors import AmqpError, NotFound
 from flintmq.broker.access.permission import CONFIGURE
 from flintmq.broker.queue.entries import entry_queue
-from flintmq.broker.queue.purge import drop_all
+from flintmq.broker.queue.purge import Purge
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.handlers import Handlers
 from flintmq.gateway.amqp091.publish_properties import REPLY_TO, is_reply_address
@@ -141,9 +141,20 @@ def unbind(channel: ServerChannel, method: QueueUnbind) -> None:
 @METHODS.handles(QueuePurge, _changed)
 def purge(channel: ServerChannel, method: QueuePurge) -> None:
     channel.check_read(method.queue)
-    count = drop_all(entry_queue(channel.queue(method.queue), "queue.purge"))
+    purge = Purge(entry_queue(channel.queue(method.queue), "queue.purge"))
+    channel.gateway.tick.begin(purge)
+    if not purge.is_over:
+        channel.hold_methods()
+        purge.on_end = lambda fault: channel.go_on(method, lambda: _purged(channel, method, purge, fault))
+    else:
+        _purged(channel, method, purge, None)
+
+
+def _purged(channel: ServerChannel, method: QueuePurge, purge: Purge, fault: AmqpError | None) -> None:
+    if fault is not None:
+        raise fault
     if not method.no_wait:
-        channel.reply(QueuePurgeOk(message_count=count))
+        channel.reply(QueuePurgeOk(message_count=purge.count))
 
 
 @METHODS.handles(QueueDelete, _changed, ("queue",))

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 from mypy_extensions import i64
 
 from flintmq.base.errors import SCOPE_LINK, AccessRefused, AmqpError, InvalidField
+from flintmq.broker.queue.purge import Purge
 from flintmq.broker.vhost_access import Access
 from flintmq.gateway.amqp10.addresses import percent_decoded
 from flintmq.gateway.amqp10.management_bindings import add_binding, list_bindings, remove_binding
@@ -32,6 +33,7 @@ from flintmq.wire.amqp10 import spec
 from flintmq.wire.amqp10.properties import Properties
 from flintmq.wire.amqp10.reader import Reader
 from flintmq.wire.amqp10.types import skip_value
+from flintmq.wire.amqp10.values import ULong
 
 # Characters that a path and a query may contain (RFC 3986).
 _TARGET: Final = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*")
@@ -42,11 +44,15 @@ _VERSION: Final = {"http:response": "1.1"}
 
 @final
 class Answer:
-    """An encoded response. With `waits` it must be sent only after the change that it reports is on the disk."""
+    """An encoded response. With `waits` it must be sent only after the change that it reports is on the disk.
 
-    def __init__(self, message: bytes, waits: bool) -> None:
+    It must not be sent before the `purge` that it reports, if any, is over.
+    """
+
+    def __init__(self, message: bytes, waits: bool, purge: Purge | None) -> None:
         self.message = message
         self.waits = waits
+        self.purge = purge
 
 
 @final
@@ -92,11 +98,14 @@ class Management:
             # A declaration of what exists already changes nothing, and is not audited.
             if version != self.access.vhost.router.version or target.endswith(_PURGED):
                 self._tell(method, target, "")
+        purge: Purge | None = None
+        if isinstance(content, Purge):
+            purge, content = content, {"message_count": ULong(content.count)}
         answer = Properties()
         answer.subject = status
         answer.correlation_id = properties.message_id
         message = write_properties(answer) + write_application(dict(_VERSION)) + wire.encode_amqp_value(content)
-        return Answer(message, method != "GET" and status.startswith("2"))
+        return Answer(message, method != "GET" and status.startswith("2"), purge)
 
     def _tell(self, method: str, target: str, refusal: str) -> None:
         if method != "GET":
@@ -127,7 +136,7 @@ class Management:
                 return delete_queue(access, owner, name)
         elif resource == "queues" and len(segments) == 3 and segments[2] == "messages":
             if method == "DELETE":
-                return purge_queue(access, owner, _name(segments[1]))
+                return "200", purge_queue(access, owner, _name(segments[1]))
         elif resource == "exchanges" and len(segments) == 2:
             if method == "PUT":
                 return declare_exchange(access, _name(segments[1]), body)

@@ -9,10 +9,18 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import SCOPE_LINK, AccessRefused, DecodeError, FlintError, InternalError, PreconditionFailed
+from flintmq.base.errors import (
+    SCOPE_LINK,
+    AccessRefused,
+    AmqpError,
+    DecodeError,
+    FlintError,
+    InternalError,
+    PreconditionFailed,
+)
 from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, METHOD_WORK_UNITS
 from flintmq.gateway.amqp10.addresses import MANAGEMENT
-from flintmq.gateway.amqp10.management import Management
+from flintmq.gateway.amqp10.management import Answer, Management
 from flintmq.gateway.amqp10.ports import ClientSession
 from flintmq.gateway.audit import AuditEvent
 from flintmq.gateway.durability import PendingReply
@@ -86,6 +94,8 @@ class _Pair:
         self._pairs = pairs
         self._name = name
         self._ready: deque[bytes] = deque()
+        # Answers that wait for a purge, the first of them for its own.
+        self._purging: deque[Answer] = deque()
         # Requests whose response is yet to be sent.
         self._asked: i64 = 0
         self._number: i64 = 0
@@ -118,8 +128,27 @@ class _Pair:
             raise DecodeError(f"failed to parse request: {malformed.text}", SCOPE_LINK) from None
         self._asked += 1
         connection.engine.spend(len(answer.message) // ANSWER_BYTES_PER_UNIT)
-        # A response waits even if nothing was changed, because responses keep the order of the requests.
-        connection.confirms.add(_Response(self, answer.message))
+        purge = answer.purge
+        if purge is not None and not purge.is_over:
+            purge.on_end = self._purged
+        self._purging.append(answer)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Have the responses wait for the disk, up to the first whose purge is not over.
+
+        A response waits even if nothing was changed, because responses keep the order of the requests.
+        """
+        answers = self._purging
+        confirms = self._pairs.session.connection.confirms
+        while answers and (answers[0].purge is None or answers[0].purge.is_over):
+            confirms.add(_Response(self, answers.popleft().message))
+
+    def _purged(self, fault: AmqpError | None) -> None:
+        if fault is None:
+            self._go_on()
+        else:
+            self._end(fault)
 
     def respond(self, message: bytes) -> None:
         self._ready.append(message)
@@ -137,7 +166,9 @@ class _Pair:
 
     def fail(self, reason: str) -> None:
         """Detach both halves because the storage failed: a restart may not find what the requests changed."""
-        error = InternalError(f"nothing durable can be stored: {reason}")
+        self._end(InternalError(f"nothing durable can be stored: {reason}"))
+
+    def _end(self, error: AmqpError) -> None:
         for link in (self.requests, self.responses):
             if link is not None:
                 link.detach(error)
@@ -151,8 +182,9 @@ class _Pair:
             self.requests = None
         else:
             self.responses = None
-            self._asked -= len(self._ready)
+            self._asked -= len(self._ready) + len(self._purging)
             self._ready.clear()
+            self._purging.clear()
         if self.requests is None and self.responses is None:
             self._pairs.forget(self._name)
 

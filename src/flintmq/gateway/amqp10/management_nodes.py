@@ -10,7 +10,7 @@ from flintmq.broker.exchange.types import check_type
 from flintmq.broker.message import Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import entry_queue
-from flintmq.broker.queue.purge import drop_all
+from flintmq.broker.queue.purge import Purge
 from flintmq.broker.vhost_access import Access
 from flintmq.gateway.amqp10.management_refusal import (
     Refusal,
@@ -111,16 +111,19 @@ def delete_queue(access: Access, owner: object, name: str) -> tuple[str, object]
     return "200", {"message_count": ULong(count)}
 
 
-def purge_queue(access: Access, owner: object, name: str) -> tuple[str, object]:
+def purge_queue(access: Access, owner: object, name: str) -> Purge:
+    """Begin to purge a queue, which ticks may have to go on with."""
     access.rights.check(READ, "queue", name)
     vhost = access.vhost
     try:
-        count = drop_all(entry_queue(vhost.queue(name, owner), "queue.purge"))
+        queue = entry_queue(vhost.queue(name, owner), "queue.purge")
     except NotFound as error:
         raise Refusal("404", error.text) from None
     except NotImplementedHere:
         raise Refusal("400", f"purge not supported by queue '{name}' in vhost '{vhost.name}'") from None
-    return "200", {"message_count": ULong(count)}
+    purge = Purge(queue)
+    queue.tick.begin(purge)
+    return purge
 
 
 def declare_exchange(access: Access, name: str, body: object) -> tuple[str, object]:

@@ -13,7 +13,7 @@ from flintmq.broker.access.permission import CONFIGURE, READ
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue, entry_queue
-from flintmq.broker.queue.purge import drop_all
+from flintmq.broker.queue.purge import Purge
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.permissions import permit_queue
@@ -233,8 +233,18 @@ async def _delete(call: Call) -> Response:
 
 
 async def _purge(call: Call) -> Response:
-    drop_all(entry_queue(readable_queue(call), "queue.purge"))
+    queue = entry_queue(readable_queue(call), "queue.purge")
+    purge = Purge(queue)
+    queue.tick.begin(purge)
+    faults: list[AmqpError | None] = []
+    purge.on_end = faults.append
     await call.node.durable()
+    while not purge.is_over and not faults:
+        # Each tick goes on with the purge.
+        await call.node.durable()
+    for fault in faults:
+        if fault is not None:
+            raise fault
     return no_content()
 
 

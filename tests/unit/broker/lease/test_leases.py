@@ -14,9 +14,8 @@ from flintmq.broker.lease.lease import Lease
 from flintmq.broker.message import Entry, Table
 from flintmq.broker.ports import Page
 from flintmq.broker.queue.entries import EntryQueue
-from flintmq.broker.queue.purge import drop_all
 from tests.unit.broker import world as worlds
-from tests.unit.broker.memory import MemoryStorage, Taker, message
+from tests.unit.broker.memory import MemoryStorage, Taker, message, purge
 
 
 class World(worlds.World):
@@ -263,7 +262,7 @@ def test_purging_leaves_what_is_leased() -> None:
     world = World()
     world.put("a", "b", "c")
     lease = world.lease(2)
-    assert drop_all(world.queue) == 1
+    assert purge(world.queue) == 1
     assert (bodies(lease), world.kept) == ([(0, "a"), (1, "b")], [b"a", b"b"])
 
 

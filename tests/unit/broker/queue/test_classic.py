@@ -4,9 +4,8 @@ import pytest
 
 from flintmq.base.errors import AccessRefused, ResourceLocked
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.tick import Tick
-from tests.unit.broker.memory import MemoryJournal, Taker, message
+from tests.unit.broker.memory import MemoryJournal, Taker, message, purge
 
 
 def make(durable: bool = True, owner: object | None = None) -> tuple[ClassicQueue, MemoryJournal]:
@@ -123,7 +122,7 @@ def test_purge_keeps_what_is_in_consumers_hands() -> None:
     taker = Taker(credit=2)
     queue.subscribe(taker, {})
     queue.dispatch()
-    assert drop_all(queue) == 3
+    assert purge(queue) == 3
     assert sorted(journal.kept.values()) == [b"0", b"1"]
     queue.requeue(taker.taken)
     assert queue.message_count == 2

@@ -10,12 +10,11 @@ from flintmq.broker.ports import PolicyRecord
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.dedup import Dedup
 from flintmq.broker.queue.publish import ROUTED, STORED, TURNED_AWAY, put
-from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp091.properties import Properties, encode_properties
-from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, got, message, put_routed, run_due
+from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, got, message, purge, put_routed, run_due
 
 
 def make(durable: bool = True, **arguments: object) -> tuple[ClassicQueue, MemoryJournal]:
@@ -276,10 +275,10 @@ def test_memory_is_let_go_of(end: str) -> None:
         publish(queue, journal, f"message_id={name}")
     consume(queue)
     if end == "purge":
-        drop_all(queue)
+        purge(queue)
         assert len(remembering(queue)) == 0
         assert publish(queue, journal, "message_id=a")
-        drop_all(queue)
+        purge(queue)
     elif end == "delete":
         held = got(queue)
         assert held is not None
@@ -288,7 +287,7 @@ def test_memory_is_let_go_of(end: str) -> None:
     else:
         queue.configure({})
         assert publish(queue, journal, "message_id=a")
-        drop_all(queue)
+        purge(queue)
     assert journal.kept == {}
     assert queue.tick.timers.next_ms == 0
 

@@ -5,10 +5,9 @@ from flintmq.broker.message import TRANSIENT, Address, Entry, Message
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.delays import Delays
 from flintmq.broker.queue.publish import ROUTED, STORED, TURNED_AWAY, put
-from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.tick import Tick
 from flintmq.broker.timers import NEVER, Timers
-from tests.unit.broker.memory import HeaderCodec, MemoryJournal, message, run_due
+from tests.unit.broker.memory import HeaderCodec, MemoryJournal, message, purge, run_due
 
 
 def make() -> tuple[ClassicQueue, MemoryJournal]:
@@ -74,7 +73,7 @@ def test_purge_and_delete_include_what_is_held() -> None:
     queue, journal = make()
     publish(queue, "delay=50")
     publish(queue, "")
-    assert drop_all(queue) == 2
+    assert purge(queue) == 2
     assert not journal.kept
     publish(queue, "delay=50")
     assert queue.delete() == 1

@@ -4,11 +4,10 @@ import pytest
 
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.ready import Fifo
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
-from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due
+from tests.unit.broker.memory import MemoryJournal, Taker, message, purge, run_due
 
 
 def make(**arguments: object) -> tuple[ClassicQueue, MemoryJournal]:
@@ -161,7 +160,7 @@ def test_endless_updates_are_bounded() -> None:
     store = queue.store
     assert isinstance(store, Fifo)
     assert len(store._front) + len(store._back) + sum(len(block) for block in store._middle) < 5_000
-    assert drop_all(queue) == 10
+    assert purge(queue) == 10
     assert queue._values is not None
     assert len(queue._values) == 0
     assert journal.kept == {}

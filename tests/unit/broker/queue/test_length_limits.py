@@ -12,10 +12,9 @@ from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import PolicyRecord
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publish import ROUTED, STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
-from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.tick import Tick
-from tests.unit.broker.memory import MemoryJournal, MemoryStorage, Taker, message, run_due
+from tests.unit.broker.memory import MemoryJournal, MemoryStorage, Taker, message, purge, run_due
 
 if TYPE_CHECKING:
     from flintmq.broker.queue.base import Queue
@@ -355,7 +354,7 @@ def test_a_limit_that_is_lifted_meanwhile() -> None:
 
 def test_a_queue_that_goes_meanwhile() -> None:
     """There is nothing left to do for a queue that was purged or deleted."""
-    for act in (lambda made: drop_all(made.queue), lambda made: made.vhost.remove_queue(made.queue)):
+    for act in (lambda made: purge(made.queue), lambda made: made.vhost.remove_queue(made.queue)):
         lowered = Lowered(dead_letter_exchange="")
         act(lowered)
         lowered.finish()

@@ -14,11 +14,10 @@ from flintmq.broker.arguments import (
 from flintmq.broker.message import Table
 from flintmq.broker.queue.entries import entry_queue
 from flintmq.broker.queue.lifetime import Lifetime
-from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.settlement import ACCEPTED, RELEASED
 from flintmq.broker.terminus.terminus import NEVER, UNSETTLED_STATE
 from tests.unit.broker import world as worlds
-from tests.unit.broker.memory import Taker, got, message
+from tests.unit.broker.memory import Taker, got, message, purge
 
 
 class World(worlds.World):
@@ -160,7 +159,7 @@ def test_purging_and_consumers_without_acknowledgements() -> None:
     taker = Taker(1, no_ack=True)
     world.queue.subscribe(taker, {})
     assert world.is_there
-    drop_all(entry_queue(world.queue, "queue.purge"))
+    purge(entry_queue(world.queue, "queue.purge"))
     assert world.is_there
     world.vhost.unsubscribe(world.queue, taker)
     assert not world.is_there

@@ -8,9 +8,8 @@ from flintmq.base.errors import InternalError, StorageError
 from flintmq.broker.message import Entry
 from flintmq.broker.ports import JournalRanges, Page
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.tick import Tick
-from tests.unit.broker.memory import MemoryJournal, MemoryPages, Taker, message, run_due
+from tests.unit.broker.memory import MemoryJournal, MemoryPages, Taker, message, purge, run_due
 
 # What a queue keeps in memory before it packs, and what a page has.
 LOOSE = 8 * 1024
@@ -96,7 +95,7 @@ def test_what_cannot_be_read_stays_where_it_is() -> None:
     fill(queue, LOOSE + 10 * PAGE)
     hands = taken(queue, LOOSE)
     pages.is_broken = True
-    for act in (queue.get, partial(drop_all, queue), queue._keep_in_memory):
+    for act in (queue.get, partial(purge, queue), queue._keep_in_memory):
         with pytest.raises(InternalError, match="gone"):
             act()
         assert queue.message_count == 10 * PAGE
@@ -112,7 +111,7 @@ def test_what_cannot_be_read_stays_where_it_is() -> None:
     assert [entry.message.body for entry in taken(queue, 12)] == [
         str(number).encode() for number in [*range(10), LOOSE, LOOSE + 1]
     ]
-    assert drop_all(queue) == 11 * PAGE - 2
+    assert purge(queue) == 11 * PAGE - 2
     assert not pages.kept
 
 

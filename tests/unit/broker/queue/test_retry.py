@@ -6,12 +6,11 @@ from flintmq.broker.message import Entry, Table
 from flintmq.broker.queue.capacity import has_room
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publish import put
-from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.recovery import Recovery
 from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.settings import QueueSettings
 from flintmq.broker.tick import DELIVERY_LIMIT, EXPIRED, Tick
-from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due
+from tests.unit.broker.memory import MemoryJournal, Taker, message, purge, run_due
 
 
 def make(**arguments: object) -> tuple[ClassicQueue, MemoryJournal]:
@@ -69,7 +68,7 @@ def test_what_is_paused(kind: str | None, failed: bool, returned: bool) -> None:
     queue, journal = make(**({} if kind is None else {"delayed_retry_type": kind}))
     queue.fail([put_one(queue, journal)])
     assert queue.held_count == failed
-    drop_all(queue)
+    purge(queue)
     queue.requeue([put_one(queue, journal)])
     assert queue.held_count == returned
 

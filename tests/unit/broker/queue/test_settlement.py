@@ -6,10 +6,9 @@ from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import view_of
 from flintmq.broker.queue.entries import entry_queue
-from flintmq.broker.queue.purge import drop_all
 from flintmq.broker.queue.settlement import ACCEPTED, FAILED, REJECTED, RELEASED, Outcome, discarded, modified
 from tests.unit.broker import world as worlds
-from tests.unit.broker.memory import HeaderCodec, Taker, got, message
+from tests.unit.broker.memory import HeaderCodec, Taker, got, message, purge
 
 
 class Link(Taker):
@@ -141,7 +140,7 @@ def test_undeliverable_here_holds_up_nobody() -> None:
     link.settle(RELEASED)
     assert link.next() is entry
     assert world.queue.message_count == 1
-    assert drop_all(entry_queue(world.queue, "queue.purge")) == 1
+    assert purge(entry_queue(world.queue, "queue.purge")) == 1
     link.settle(RELEASED)
     assert link.next() is entry
 

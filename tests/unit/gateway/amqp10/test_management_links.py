@@ -3,6 +3,7 @@
 import pytest
 
 from flintmq.base.errors import EndedByPeer
+from flintmq.base.limits import STEP_UNITS
 from flintmq.broker.ports import VHostRecord
 from flintmq.gateway.conversion.parts import write_properties
 from flintmq.wire.amqp10.performatives import Attach
@@ -11,6 +12,8 @@ from flintmq.wire.amqp10.sections import decode_amqp_value, decode_properties, e
 from flintmq.wire.amqp10.spec import SND_SETTLED
 from flintmq.wire.amqp10.states import Accepted
 from flintmq.wire.amqp10.termini import Source, Target
+from flintmq.wire.amqp10.values import ULong
+from tests.unit.broker.memory import MemoryPages, message
 from tests.unit.gateway.amqp10.pair import Client, Receiver, Sender, Server
 
 
@@ -187,3 +190,60 @@ def test_a_request_may_be_sent_unsettled(client: Client) -> None:
     ((_, state, settled),) = sender.said
     assert isinstance(state, Accepted)
     assert settled
+
+
+def test_a_long_queue_is_purged_in_steps(client: Client, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The response comes when the last message is gone, and those to later requests come behind it."""
+    receiver = hearing(client)
+    sender = asking(client)
+    server.queue()
+    queue = server.vhost.queues["q"]
+    for _ in range(3 * STEP_UNITS):
+        server.vhost.deliver(message("m", True), [queue])
+    heard_at: dict[int, list[tuple[object, str | None, object]]] = {}
+    end_tick = server.gateway.end_tick
+
+    def ended() -> bool:
+        more = end_tick()
+        server.storage.sync()
+        server.gateway.on_durable()
+        client.engine.receive(b"".join(client.output.take()), 0.0)
+        heard_at.setdefault(queue.message_count, []).extend(heard(receiver))
+        return more
+
+    monkeypatch.setattr(server.gateway, "end_tick", ended)
+    ask(sender, "DELETE", "/queues/q/messages", None, 1)
+    ask(sender, "GET", "/queues/none", None, 2)
+    client.tick()
+    assert heard_at == {
+        STEP_UNITS: [],
+        0: [
+            ("1", "200", {"message_count": ULong(3 * STEP_UNITS)}),
+            ("2", "404", "queue 'none' in vhost '/' not found"),
+        ],
+    }
+
+
+def test_a_purge_that_fails_ends_the_pair(client: Client, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client is told why. Some of the messages may be gone."""
+    receiver = hearing(client)
+    sender = asking(client)
+    pages = server.broker.tick.pages = MemoryPages()
+    server.queue()
+    queue = server.vhost.queues["q"]
+    for _ in range(40 * STEP_UNITS):
+        server.vhost.deliver(message("m", True), [queue])
+    end_tick = server.gateway.end_tick
+
+    def ended() -> bool:
+        pages.is_readable = False
+        return end_tick()
+
+    monkeypatch.setattr(server.gateway, "end_tick", ended)
+    ask(sender, "DELETE", "/queues/q/messages", None, 1)
+    client.tick()
+    assert 0 < queue.message_count < 40 * STEP_UNITS
+    for link in (sender, receiver):
+        (error,) = link.detached
+        assert isinstance(error, EndedByPeer)
+        assert (error.condition, error.text) == ("amqp:internal-error", "damaged")

@@ -1,8 +1,10 @@
 """Messages looked at, searched, moved and driven back, however deep they lie, and none of them lost."""
 
+from itertools import pairwise
+
 import pytest
 
-from flintmq.base.limits import EXPIRY_STEP_MESSAGES
+from flintmq.base.limits import EXPIRY_STEP_MESSAGES, STEP_UNITS
 from flintmq.broker.message import Address, Entry, Message
 from flintmq.broker.ports import Page, PermissionRecord
 from flintmq.broker.queue.classic import ClassicQueue
@@ -394,3 +396,20 @@ def test_a_user_who_may_not_write_there(api: Api) -> None:
     assert refused(api.get("/api/queues/%2F/other/messages", by="reader"))[0] == 401
     assert refused(api.post(f"{Q}/move", {"destination": "other"}, by="reader"))[0] == 401
     assert queue(api).message_count == 1
+
+
+def test_a_long_queue_is_purged_in_steps(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer comes when the last of the messages is gone, and no tick drops very many of them."""
+    fill(api, 3 * STEP_UNITS)
+    counts = [3 * STEP_UNITS]
+    durable = api.node.durable
+
+    async def after_a_tick() -> None:
+        counts.append(queue(api).message_count)
+        api.broker.dispatch()
+        await durable()
+
+    monkeypatch.setattr(api.node, "durable", after_a_tick)
+    assert api.delete(f"{Q}/contents").status_code == 204
+    assert [before - after for before, after in pairwise(counts)] == [STEP_UNITS] * 3
+    assert api.found(Q)["messages"] == 0
