@@ -15,8 +15,10 @@ from flintmq.broker.queue.expiry import Expiry
 from flintmq.broker.queue.ready import BLOCK_ENTRIES, Ready
 from flintmq.broker.tick import SteppedWork
 
-# Units of work for dropping a page of messages: each of them is settled in the journal.
+# Units of work for dropping a page of messages, whose places in the journal are one range if nothing else was written
+# there; and the numbers that are read in one more unit if they are not.
 PAGE_UNITS: Final = 64
+RANGES_PER_UNIT: Final = 8
 
 
 @final
@@ -78,6 +80,7 @@ class Contents(SteppedWork):
         if self._queue.survives:
             try:
                 ranges = pager.ranges(page)
+                WORK.spent += len(ranges.slots) // RANGES_PER_UNIT
                 self._journal.settle_runs(self._queue.id, ranges.seqs, ranges.slots)
             except InternalError:
                 # A restart restores nothing of a deleted queue, even if the journal still has entries of it.

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import AmqpError, InternalError
 from flintmq.base.work import WORK
 from flintmq.broker.message import Entry
-from flintmq.broker.queue.contents import PAGE_UNITS
+from flintmq.broker.queue.contents import PAGE_UNITS, RANGES_PER_UNIT
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ready import BLOCK_ENTRIES, Fifo
 from flintmq.broker.tick import DELETED, SteppedWork
@@ -87,6 +87,7 @@ class Purge(SteppedWork):
                 page = part.pages[0]
                 if queue.survives:
                     ranges = pager.ranges(page)
+                    WORK.spent += len(ranges.slots) // RANGES_PER_UNIT
                     queue.journal.settle_runs(queue.id, ranges.seqs, ranges.slots)
                     queue.page_settled(page)
                 part.pages.popleft()
