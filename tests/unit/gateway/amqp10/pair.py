@@ -95,20 +95,35 @@ class Client(ConnectionOwner):
 
     def tick(self) -> None:
         while True:
-            self.engine.flush()
-            up = b"".join(self._up.take())
-            self._up.backlog_is(0)
-            self.connection.engine.refresh()
-            if up or self.connection.engine.is_paused:
-                self.connection.engine.receive(up, 0.0)
+            up = self._send()
             while self.server.gateway.end_tick():
                 pass
-            down = b"".join(self.output.take())
-            self.output.backlog_is(0)
-            if down:
-                self.engine.receive(down, 0.0)
+            down = self._receive()
             if not up and not down and not self.connection.engine.is_paused:
                 return
+
+    def single_tick(self) -> bool:
+        """The server's next tick only. Returns whether another one follows at once."""
+        self._send()
+        more = self.server.gateway.end_tick()
+        self._receive()
+        return more
+
+    def _send(self) -> bytes:
+        self.engine.flush()
+        up = b"".join(self._up.take())
+        self._up.backlog_is(0)
+        self.connection.engine.refresh()
+        if up or self.connection.engine.is_paused:
+            self.connection.engine.receive(up, 0.0)
+        return up
+
+    def _receive(self) -> bytes:
+        down = b"".join(self.output.take())
+        self.output.backlog_is(0)
+        if down:
+            self.engine.receive(down, 0.0)
+        return down
 
     def durable(self) -> None:
         """All that was sent is on the disk now."""

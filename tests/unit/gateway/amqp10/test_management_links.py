@@ -192,7 +192,7 @@ def test_a_request_may_be_sent_unsettled(client: Client) -> None:
     assert settled
 
 
-def test_a_long_queue_is_purged_in_steps(client: Client, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_queue_is_purged_in_steps(client: Client, server: Server) -> None:
     """The response comes when the last message is gone, and those to later requests come behind it."""
     receiver = hearing(client)
     sender = asking(client)
@@ -200,31 +200,24 @@ def test_a_long_queue_is_purged_in_steps(client: Client, server: Server, monkeyp
     queue = server.vhost.queues["q"]
     for _ in range(3 * STEP_UNITS):
         server.vhost.deliver(message("m", True), [queue])
-    heard_at: dict[int, list[tuple[object, str | None, object]]] = {}
-    end_tick = server.gateway.end_tick
-
-    def ended() -> bool:
-        more = end_tick()
-        server.storage.sync()
-        server.gateway.on_durable()
-        client.engine.receive(b"".join(client.output.take()), 0.0)
-        heard_at.setdefault(queue.message_count, []).extend(heard(receiver))
-        return more
-
-    monkeypatch.setattr(server.gateway, "end_tick", ended)
     ask(sender, "DELETE", "/queues/q/messages", None, 1)
     ask(sender, "GET", "/queues/none", None, 2)
-    client.tick()
-    assert heard_at == {
-        STEP_UNITS: [],
-        0: [
-            ("1", "200", {"message_count": ULong(3 * STEP_UNITS)}),
-            ("2", "404", "queue 'none' in vhost '/' not found"),
-        ],
-    }
+    counts = []
+    while client.single_tick():
+        server.storage.sync()
+        server.gateway.on_durable()
+        counts.append(queue.message_count)
+        assert heard(receiver) == []
+    assert counts[0] == STEP_UNITS
+    client.durable()
+    assert queue.message_count == 0
+    assert heard(receiver) == [
+        ("1", "200", {"message_count": ULong(3 * STEP_UNITS)}),
+        ("2", "404", "queue 'none' in vhost '/' not found"),
+    ]
 
 
-def test_a_purge_that_fails_ends_the_pair(client: Client, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_purge_that_fails_ends_the_pair(client: Client, server: Server) -> None:
     """The client is told why. Some of the messages may be gone."""
     receiver = hearing(client)
     sender = asking(client)
@@ -233,16 +226,11 @@ def test_a_purge_that_fails_ends_the_pair(client: Client, server: Server, monkey
     queue = server.vhost.queues["q"]
     for _ in range(40 * STEP_UNITS):
         server.vhost.deliver(message("m", True), [queue])
-    end_tick = server.gateway.end_tick
-
-    def ended() -> bool:
-        pages.is_readable = False
-        return end_tick()
-
-    monkeypatch.setattr(server.gateway, "end_tick", ended)
     ask(sender, "DELETE", "/queues/q/messages", None, 1)
-    client.tick()
+    assert client.single_tick()
     assert 0 < queue.message_count < 40 * STEP_UNITS
+    pages.is_readable = False
+    client.tick()
     for link in (sender, receiver):
         (error,) = link.detached
         assert isinstance(error, EndedByPeer)
