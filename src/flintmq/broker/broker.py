@@ -230,9 +230,9 @@ class Broker:
         more = self._publish_staged() if tick.stages else False
         steps_left: i64 = STEP_UNITS
         if tick.steps:
-            steps_left += WORK.spent
+            began: i64 = WORK.spent
             more |= self.do_steps(STEP_UNITS)
-            steps_left -= WORK.spent
+            steps_left -= WORK.spent - began
         more |= self._dispatch_ready()
         tick.expiries.run(tick.now_ms, tick.expiries.left)
         # A timer would only wake a later tick, and one that takes a late timer for a process that was stopped.

@@ -438,9 +438,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "queue.purge.02",
         "gateway/amqp091/queue_methods.py",
-        '    purge = Purge(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
+        '    work = Purge(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
         "    for held in channel.deliveries.unacked.take_all():\n        held.queue.settle(held.entry)\n"
-        '    purge = Purge(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
+        '    work = Purge(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
     ),
     (
         "queue.purge.03",
@@ -457,10 +457,10 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "queue.purge.queue.must-exist",
         "gateway/amqp091/queue_methods.py",
-        '    purge = Purge(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
+        '    work = Purge(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
         "    known = channel.vhost.queues.get(channel.queue_name(method.queue))\n"
         "    if known is None:\n        channel.reply(QueuePurgeOk(message_count=0))\n        return\n"
-        '    purge = Purge(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
+        '    work = Purge(entry_queue(channel.queue(method.queue), "queue.purge"))\n',
     ),
     (
         "queue.delete.01",

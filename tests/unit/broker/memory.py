@@ -103,11 +103,11 @@ def got(queue: Queue, context: object | None = None) -> Entry | None:
 
 
 def purge(queue: EntryQueue) -> int:
-    """Purge a queue, without any ticks. Returns the number of messages that it had."""
+    """Purge a queue, without any ticks. Returns the number of messages that it had; raises what has ended the purge."""
     work = Purge(queue)
     while work.step(STEP_UNITS):
         pass
-    return work.count
+    return work.result()
 
 
 class MemoryJournal(Journal):

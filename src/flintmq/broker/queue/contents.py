@@ -1,4 +1,4 @@
-"""The messages of a deleted queue: nobody finds them any more, and ticks drop them, a part in each."""
+"""What a queue has given away, because it is deleted or purged: nobody finds it, and ticks drop it, a part in each."""
 
 from typing import Final, final
 
@@ -7,25 +7,35 @@ from mypy_extensions import i64
 from flintmq.base.errors import InternalError
 from flintmq.base.work import WORK
 from flintmq.broker.message import Entry
-from flintmq.broker.ports import Journal
+from flintmq.broker.ports import Journal, Page
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.dedup import Dedup
 from flintmq.broker.queue.delays import Delays
 from flintmq.broker.queue.expiry import Expiry
+from flintmq.broker.queue.pager import Pager
 from flintmq.broker.queue.ready import BLOCK_ENTRIES, Ready
 from flintmq.broker.tick import SteppedWork
 
 # Units of work for dropping a page of messages, whose places in the journal are one range if nothing else was written
 # there; and the numbers that are read in one more unit if they are not.
-PAGE_UNITS: Final = 64
-RANGES_PER_UNIT: Final = 8
+_PAGE_UNITS: Final = 64
+_RANGES_PER_UNIT: Final = 8
+
+
+def settle_page(queue: Queue, journal: Journal, pager: Pager, page: Page) -> None:
+    """Settle all entries of a page without unpacking it. Raises InternalError if the page cannot be read."""
+    WORK.spent += _PAGE_UNITS
+    if queue.survives:
+        ranges = pager.ranges(page)
+        WORK.spent += len(ranges.slots) // _RANGES_PER_UNIT
+        journal.settle_runs(queue.id, ranges.seqs, ranges.slots)
 
 
 @final
 class Contents(SteppedWork):
-    """The messages that a queue had when it was deleted, and what was kept about them. The queue itself is empty.
+    """Messages, and what was kept about messages. The queue itself does not have them any more.
 
-    A crash restores none of them, because the definition of the queue is deleted with the batch of the first step.
+    A crash restores none of a deleted queue, because its definition is deleted with the batch of the first step.
     """
 
     def __init__(
@@ -76,15 +86,11 @@ class Contents(SteppedWork):
         page = part.pages.pop()
         pager = part.pager
         assert pager is not None
-        WORK.spent += PAGE_UNITS
-        if self._queue.survives:
-            try:
-                ranges = pager.ranges(page)
-                WORK.spent += len(ranges.slots) // RANGES_PER_UNIT
-                self._journal.settle_runs(self._queue.id, ranges.seqs, ranges.slots)
-            except InternalError:
-                # A restart restores nothing of a deleted queue, even if the journal still has entries of it.
-                pass
+        try:
+            settle_page(self._queue, self._journal, pager, page)
+        except InternalError:
+            # A restart restores nothing of a deleted queue, even if the journal still has entries of it.
+            pass
         pager.drop(page)
         return True
 

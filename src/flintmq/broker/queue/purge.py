@@ -8,13 +8,10 @@ from mypy_extensions import i64
 from flintmq.base.errors import AmqpError, InternalError
 from flintmq.base.work import WORK
 from flintmq.broker.message import Entry
-from flintmq.broker.queue.contents import PAGE_UNITS, RANGES_PER_UNIT
+from flintmq.broker.queue.contents import Contents, settle_page
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ready import BLOCK_ENTRIES, Fifo
 from flintmq.broker.tick import DELETED, SteppedWork
-
-# What the end of a purge is told: the fault that ended it, or None.
-Ended = Callable[[AmqpError | None], None]
 
 
 @final
@@ -27,49 +24,59 @@ class Purge(SteppedWork):
     Attributes:
         count: The number of messages when the purge began.
         is_over: Whether all of them are gone. The batch of the same tick has the last of them.
-        on_end: Called in the tick that ends the purge, unless the first step ends it or raises.
+        fault: What ended the purge before; None if nothing did.
+        on_end: Called when the purge is over, or a fault has ended it, unless that is in the first step.
     """
 
     def __init__(self, queue: EntryQueue) -> None:
         self.count: Final = queue.message_count + queue.held_count
         self.is_over = False
-        self.on_end: Ended | None = None
+        self.fault: AmqpError | None = None
+        self.on_end: Callable[[], None] | None = None
         self._queue = queue
         # Messages have this sequence number or a higher one if they come from now on, and this position or a lower one
         # if they were there before.
         self._next: i64 = queue.next_seq
         self._held: i64 = queue.held_count
         self._unfiltered: i64 = queue.store.count
-        self._withheld: list[Entry] = [] if queue.exclusions is None else queue.exclusions.take_all()
-        self._dedup = None if queue.dedup is None else queue.dedup.give_away()
+        withheld = [] if queue.exclusions is None else queue.exclusions.take_all()
+        dedup = None if queue.dedup is None else queue.dedup.give_away()
+        self._given_away = Contents(queue, queue.journal, None, None, withheld, dedup, None)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.is_over or self.fault is not None
+
+    def result(self) -> int:
+        """The number of messages that the queue had. Raises the fault that ended the purge, if any."""
+        if self.fault is not None:
+            raise self.fault
+        return self.count
 
     def step(self, most: i64) -> bool:
-        on_end = self.on_end
-        if on_end is None:
+        try:
             self.is_over = not self._drop(WORK.spent + most)
-        else:
-            try:
-                self.is_over = not self._drop(WORK.spent + most)
-            except AmqpError as error:
-                on_end(error)
-                return False
-            except Exception as error:
-                on_end(InternalError(f"{type(error).__name__} during a purge; see the broker log"))
-                raise
-            if self.is_over:
-                on_end(None)
-        return not self.is_over
+        except AmqpError as error:
+            self.fault = error
+        except Exception as error:
+            self.fault = InternalError(f"{type(error).__name__} during a purge; see the broker log")
+            raise
+        finally:
+            if self.has_ended and self.on_end is not None:
+                self.on_end()
+        return not self.has_ended
 
     def _drop(self, enough: i64) -> bool:
         """Drop messages until the work meter reads `enough`. Returns whether some are left."""
         while WORK.spent < enough:
-            if not (
+            is_left = (
                 self._drop_packed(enough)
                 or self._drop_ordered(enough)
-                or self._drop_filtered()
+                or self._drop_filtered(enough)
                 or self._drop_held()
-                or self._forget_some()
-            ):
+                or self._given_away.step(enough - WORK.spent)
+            )
+            if not is_left:
                 return False
         return True
 
@@ -83,13 +90,9 @@ class Purge(SteppedWork):
             while pager is not None and part.pages and part.pages[0].first < self._next:
                 if WORK.spent >= enough:
                     return True
-                WORK.spent += PAGE_UNITS
                 page = part.pages[0]
-                if queue.survives:
-                    ranges = pager.ranges(page)
-                    WORK.spent += len(ranges.slots) // RANGES_PER_UNIT
-                    queue.journal.settle_runs(queue.id, ranges.seqs, ranges.slots)
-                    queue.page_settled(page)
+                settle_page(queue, queue.journal, pager, page)
+                queue.page_settled(page)
                 part.pages.popleft()
                 queue.store.left_packed(part, page.count)
                 queue.left_packed(page.body_bytes)
@@ -111,16 +114,18 @@ class Purge(SteppedWork):
         self._remove(first)
         return True
 
-    def _drop_filtered(self) -> bool:
-        """Drop an entry that not every consumer may have. Returns False if there is none."""
-        if self._unfiltered <= 0 or self._queue.store.loose_count == 0:
-            return False
-        first = self._queue.store.drop_candidate()
-        if first is None:
-            return False
-        self._unfiltered -= 1
-        self._remove(first)
-        return True
+    def _drop_filtered(self, enough: i64) -> bool:
+        """Drop entries that not every consumer may have. Returns False if there are none."""
+        store = self._queue.store
+        while self._unfiltered > 0 and store.loose_count > 0:
+            if WORK.spent >= enough:
+                return True
+            first = store.drop_candidate()
+            if first is None:
+                return False
+            self._unfiltered -= 1
+            self._remove(first)
+        return False
 
     def _remove(self, entry: Entry) -> None:
         WORK.spent += 1
@@ -128,23 +133,16 @@ class Purge(SteppedWork):
         self._queue.drop(entry)
 
     def _drop_held(self) -> bool:
-        """Drop some entries that are withheld or held back. Returns False if there are none."""
-        entries = self._withheld[-BLOCK_ENTRIES:]
-        del self._withheld[-BLOCK_ENTRIES:]
+        """Drop some entries that are held back. Returns False if there are none."""
         delays = self._queue.delays
-        if not entries and delays is not None and self._held > 0:
-            entries = delays.take_some(BLOCK_ENTRIES)
-            self._held -= len(entries)
+        if delays is None or self._held <= 0:
+            return False
+        entries = delays.take_some(BLOCK_ENTRIES)
+        self._held -= len(entries)
         WORK.spent += len(entries)
         for entry in entries:
             self._queue.drop(entry)
         return bool(entries)
-
-    def _forget_some(self) -> bool:
-        """Forget some of the messages that duplicates were recognised by. Returns False if there are none."""
-        count = 0 if self._dedup is None else self._dedup.forget_some(BLOCK_ENTRIES)
-        WORK.spent += count
-        return count > 0
 
 
 def dead_letter_all(queue: EntryQueue) -> int:

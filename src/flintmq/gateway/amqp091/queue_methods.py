@@ -3,7 +3,7 @@
 from base64 import urlsafe_b64encode
 from typing import Final
 
-from flintmq.base.errors import AmqpError, NotFound
+from flintmq.base.errors import NotFound
 from flintmq.broker.access.permission import CONFIGURE
 from flintmq.broker.queue.entries import entry_queue
 from flintmq.broker.queue.purge import Purge
@@ -141,20 +141,19 @@ def unbind(channel: ServerChannel, method: QueueUnbind) -> None:
 @METHODS.handles(QueuePurge, _changed)
 def purge(channel: ServerChannel, method: QueuePurge) -> None:
     channel.check_read(method.queue)
-    purge = Purge(entry_queue(channel.queue(method.queue), "queue.purge"))
-    channel.gateway.tick.begin(purge)
-    if not purge.is_over:
-        channel.hold_methods()
-        purge.on_end = lambda fault: channel.go_on(method, lambda: _purged(channel, method, purge, fault))
+    work = Purge(entry_queue(channel.queue(method.queue), "queue.purge"))
+    channel.gateway.tick.begin(work)
+    if work.has_ended:
+        _purged(channel, method, work)
     else:
-        _purged(channel, method, purge, None)
+        channel.hold_methods()
+        work.on_end = lambda: channel.go_on(method, lambda: _purged(channel, method, work))
 
 
-def _purged(channel: ServerChannel, method: QueuePurge, purge: Purge, fault: AmqpError | None) -> None:
-    if fault is not None:
-        raise fault
+def _purged(channel: ServerChannel, method: QueuePurge, work: Purge) -> None:
+    count = work.result()
     if not method.no_wait:
-        channel.reply(QueuePurgeOk(message_count=purge.count))
+        channel.reply(QueuePurgeOk(message_count=count))
 
 
 @METHODS.handles(QueueDelete, _changed, ("queue",))

@@ -129,26 +129,24 @@ class _Pair:
         self._asked += 1
         connection.engine.spend(len(answer.message) // ANSWER_BYTES_PER_UNIT)
         purge = answer.purge
-        if purge is not None and not purge.is_over:
-            purge.on_end = self._purged
+        if purge is not None and not purge.has_ended:
+            purge.on_end = self._go_on
         self._purging.append(answer)
         self._go_on()
 
     def _go_on(self) -> None:
-        """Have the responses wait for the disk, up to the first whose purge is not over.
+        """Have the responses wait for the disk, up to the first whose purge goes on. A fault of a purge ends the pair.
 
         A response waits even if nothing was changed, because responses keep the order of the requests.
         """
         answers = self._purging
         confirms = self._pairs.session.connection.confirms
-        while answers and (answers[0].purge is None or answers[0].purge.is_over):
-            confirms.add(_Response(self, answers.popleft().message))
-
-    def _purged(self, fault: AmqpError | None) -> None:
-        if fault is None:
-            self._go_on()
-        else:
-            self._end(fault)
+        while answers and (answers[0].purge is None or answers[0].purge.has_ended):
+            answer = answers.popleft()
+            if answer.purge is not None and answer.purge.fault is not None:
+                self._end(answer.purge.fault)
+                return
+            confirms.add(_Response(self, answer.message))
 
     def respond(self, message: bytes) -> None:
         self._ready.append(message)

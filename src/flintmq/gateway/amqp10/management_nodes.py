@@ -112,7 +112,7 @@ def delete_queue(access: Access, owner: object, name: str) -> tuple[str, object]
 
 
 def purge_queue(access: Access, owner: object, name: str) -> Purge:
-    """Begin to purge a queue, which ticks may have to go on with."""
+    """Begin to purge a queue, which ticks may have to go on with. Raises the fault of the first step, if any."""
     access.rights.check(READ, "queue", name)
     vhost = access.vhost
     try:
@@ -123,6 +123,8 @@ def purge_queue(access: Access, owner: object, name: str) -> Purge:
         raise Refusal("400", f"purge not supported by queue '{name}' in vhost '{vhost.name}'") from None
     purge = Purge(queue)
     queue.tick.begin(purge)
+    if purge.has_ended:
+        purge.result()
     return purge
 
 

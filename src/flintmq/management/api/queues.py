@@ -236,15 +236,11 @@ async def _purge(call: Call) -> Response:
     queue = entry_queue(readable_queue(call), "queue.purge")
     purge = Purge(queue)
     queue.tick.begin(purge)
-    faults: list[AmqpError | None] = []
-    purge.on_end = faults.append
     await call.node.durable()
-    while not purge.is_over and not faults:
+    while not purge.has_ended:
         # Each tick goes on with the purge.
         await call.node.durable()
-    for fault in faults:
-        if fault is not None:
-            raise fault
+    purge.result()
     return no_content()
 
 

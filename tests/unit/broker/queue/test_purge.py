@@ -1,14 +1,13 @@
 """A long queue that is purged: ticks drop its messages, however it keeps them, and nobody waits for all of them."""
 
-from itertools import pairwise
-
 import pytest
 
 from flintmq.base.errors import AmqpError, InternalError
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.purge import Purge
 from tests.unit.broker.memory import MemoryPages, Taker, got, message
-from tests.unit.broker.queue.test_contents import COUNT, KINDS, PER_TICK, Node, Odd
+from tests.unit.broker.queue.test_contents import COUNT, KINDS, PER_TICK, Node
+from tests.unit.broker.steps import longest_step
 
 
 class Purging:
@@ -18,7 +17,7 @@ class Purging:
         self.ends: list[AmqpError | None] = []
         self.work = Purge(queue)
         node.broker.tick.begin(self.work)
-        self.work.on_end = self.ends.append
+        self.work.on_end = lambda: self.ends.append(self.work.fault)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -32,7 +31,7 @@ def test_messages_in_memory_are_dropped_in_several_ticks(kind: str) -> None:
     assert purging.work.count == COUNT
     assert not purging.work.is_over
     counts = node.finish()
-    assert max(before - after for before, after in pairwise([COUNT, *counts])) <= PER_TICK
+    assert longest_step(COUNT, counts) <= PER_TICK
     assert counts[0] > 0
     assert counts[-1] == 0
     assert purging.ends == [None]
@@ -71,27 +70,18 @@ def test_consumers_meanwhile() -> None:
 def test_messages_that_no_consumer_wants() -> None:
     """Messages that were matched with selectors go in the same way."""
     node = Node()
-    queue = node.queue({})
-    queue.subscribe(Odd(), {})
-    node.fill(queue)
-    node.broker.dispatch()
-    while queue.store.loose_count < COUNT:
-        queue.touch()
-        node.broker.dispatch()
+    queue, _ = node.queue_that_no_consumer_wants()
     purging = Purging(node, queue)
     counts = node.finish()
-    assert max(before - after for before, after in pairwise([COUNT, *counts])) <= PER_TICK
+    assert longest_step(COUNT, counts) <= PER_TICK
     assert (counts[-1], purging.ends) == (0, [None])
 
 
 def test_pages_are_dropped_in_several_ticks() -> None:
     """Packed messages go page by page, more of them in a tick than of others; newer pages stay."""
-    node = Node()
     pages = MemoryPages()
-    node.broker.tick.pages = pages
-    queue = node.queue({})
-    for _ in range(4):
-        node.fill(queue)
+    node = Node(pages)
+    queue = node.packed_queue()
     purging = Purging(node, queue)
     assert node.kept > 0
     node.vhost.deliver(message("new", True), [queue])
@@ -107,12 +97,9 @@ def test_pages_are_dropped_in_several_ticks() -> None:
 
 def test_a_page_that_cannot_be_read() -> None:
     """Whoever asked is told of it; the page and what is behind it stay."""
-    node = Node()
     pages = MemoryPages()
-    node.broker.tick.pages = pages
-    queue = node.queue({})
-    for _ in range(4):
-        node.fill(queue)
+    node = Node(pages)
+    queue = node.packed_queue()
     purging = Purging(node, queue)
     pages.is_readable = False
     node.finish()
