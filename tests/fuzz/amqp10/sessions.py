@@ -56,24 +56,15 @@ class Recording(Client):
     up = b""
     down = b""
 
-    def tick(self) -> None:
-        while True:
-            self.engine.flush()
-            up = b"".join(self._up.take())
-            self._up.backlog_is(0)
-            self.connection.engine.refresh()
-            if up or self.connection.engine.is_paused:
-                self.connection.engine.receive(up, 0.0)
-            while self.server.gateway.end_tick():
-                pass
-            down = b"".join(self.output.take())
-            self.output.backlog_is(0)
-            if down:
-                self.engine.receive(down, 0.0)
-            self.up += up
-            self.down += down
-            if not up and not down and not self.connection.engine.is_paused:
-                return
+    def carry_up(self) -> bytes:
+        up = super().carry_up()
+        self.up += up
+        return up
+
+    def carry_down(self) -> bytes:
+        down = super().carry_down()
+        self.down += down
+        return down
 
 
 def _publisher(client: Client) -> None:

@@ -3,24 +3,21 @@
 from itertools import pairwise
 
 from flintmq.base.limits import DELETED_QUEUE_UNITS, STEP_UNITS
-from flintmq.broker.broker import Broker
 from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import entry_queue
 from flintmq.broker.vhost import VHost
-from tests.unit.broker.memory import MemoryStorage, Taker, message
+from tests.unit.broker.memory import Taker, message
+from tests.unit.broker.steps import SteppingNode
 
 PER_TICK = STEP_UNITS // DELETED_QUEUE_UNITS
 COUNT = 4 * PER_TICK
 
 
-class Node:
+class Node(SteppingNode):
     def __init__(self, count: int = COUNT, arguments: Table | None = None) -> None:
-        self.storage = MemoryStorage()
-        self.broker = Broker(self.storage)
-        self.broker.now_ms = 1_000_000
-        self.vhost = self.broker.add_vhost("/")
+        super().__init__()
         self.queues = self.fill(self.vhost, count, arguments or {})
 
     def fill(self, vhost: VHost, count: int, arguments: Table) -> list[Queue]:
@@ -29,19 +26,6 @@ class Node:
             vhost.exchanges.bind_queue(queue, "amq.fanout", "", {})
             vhost.deliver(message("m", True), [queue])
         return made
-
-    @property
-    def kept(self) -> int:
-        """The messages in the journal."""
-        return len(self.storage.memory_journal.kept)
-
-    def finish(self) -> list[int]:
-        """The messages in the journal, now and after each tick."""
-        counts = [self.kept]
-        while self.broker.dispatch():
-            counts.append(self.kept)
-        counts.append(self.kept)
-        return counts
 
 
 def test_messages_are_dropped_in_several_ticks() -> None:

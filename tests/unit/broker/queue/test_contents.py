@@ -1,7 +1,5 @@
 """A long queue that is deleted: it is gone at once, and ticks drop its messages, however it kept them."""
 
-from itertools import pairwise
-
 import pytest
 
 from flintmq.base.limits import STEP_UNITS
@@ -10,7 +8,8 @@ from flintmq.broker.exchange.delayed import DelayedExchange
 from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ready import BLOCK_ENTRIES
-from tests.unit.broker.memory import MemoryPages, MemoryStorage, Taker, message
+from tests.unit.broker.memory import MemoryPages, Taker, message
+from tests.unit.broker.steps import SteppingNode, longest_step
 
 # A step ends with a block that it has begun.
 PER_TICK = STEP_UNITS + BLOCK_ENTRIES
@@ -38,13 +37,10 @@ class Odd(Taker):
         return False
 
 
-class Node:
-    def __init__(self) -> None:
-        self.storage = MemoryStorage()
-        self.broker = Broker(self.storage)
-        self.broker.tick.pages = None
-        self.broker.now_ms = 1_000_000
-        self.vhost = self.broker.add_vhost("/")
+class Node(SteppingNode):
+    def __init__(self, pages: MemoryPages | None = None) -> None:
+        super().__init__()
+        self.broker.tick.pages = pages
 
     def queue(self, arguments: Table) -> ClassicQueue:
         made = self.vhost.declare_queue("q", True, False, False, arguments, None)
@@ -55,16 +51,24 @@ class Node:
         for number in range(COUNT):
             self.vhost.deliver(message(str(number), True, headers.format(number)), [queue])
 
-    @property
-    def kept(self) -> int:
-        """The messages in the journal, and notes about them."""
-        return len(self.storage.memory_journal.kept)
+    def packed_queue(self) -> ClassicQueue:
+        """A queue with enough messages for pages."""
+        queue = self.queue({})
+        for _ in range(4):
+            self.fill(queue)
+        return queue
 
-    def finish(self) -> list[int]:
-        counts = [self.kept]
-        while self.broker.dispatch():
-            counts.append(self.kept)
-        return [*counts, self.kept]
+    def queue_that_no_consumer_wants(self) -> tuple[ClassicQueue, Odd]:
+        """A queue whose messages were all matched with the selector of its consumer."""
+        queue = self.queue({})
+        odd = Odd()
+        queue.subscribe(odd, {})
+        self.fill(queue)
+        self.broker.dispatch()
+        while queue.store.loose_count < COUNT:
+            queue.touch()
+            self.broker.dispatch()
+        return queue, odd
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -78,7 +82,7 @@ def test_messages_in_memory_are_dropped_in_several_ticks(kind: str) -> None:
     assert node.vhost.delete_queue("q", False, False, None) == COUNT
     assert (queue.message_count, queue.held_count, queue.ready_bytes) == (0, 0, 0)
     counts = node.finish()
-    assert max(before - after for before, after in pairwise([COUNT, *counts])) <= PER_TICK
+    assert longest_step(COUNT, counts) <= PER_TICK
     assert counts[0] > 0
     assert counts[-1] == 0
     assert not node.broker.tick.steps
@@ -88,18 +92,11 @@ def test_messages_in_memory_are_dropped_in_several_ticks(kind: str) -> None:
 def test_messages_that_no_consumer_wants() -> None:
     """Messages that were matched with selectors go in the same way, and the consumer is told."""
     node = Node()
-    queue = node.queue({})
-    odd = Odd()
-    queue.subscribe(odd, {})
-    node.fill(queue)
-    node.broker.dispatch()
-    while queue._filtered_store is not None and len(queue._filtered_store._slots) < COUNT:
-        queue.touch()
-        node.broker.dispatch()
+    _, odd = node.queue_that_no_consumer_wants()
     assert node.vhost.delete_queue("q", False, False, None) == COUNT
     assert odd.is_cancelled
     counts = node.finish()
-    assert max(before - after for before, after in pairwise([COUNT, *counts])) <= PER_TICK
+    assert longest_step(COUNT, counts) <= PER_TICK
     assert counts[-1] == 0
 
 
@@ -115,18 +112,15 @@ def test_notes_of_messages_that_are_gone() -> None:
     assert node.kept == COUNT
     assert node.vhost.delete_queue("q", False, False, None) == 0
     counts = node.finish()
-    assert max(before - after for before, after in pairwise([COUNT, *counts])) <= PER_TICK
+    assert longest_step(COUNT, counts) <= PER_TICK
     assert counts[-1] == 0
 
 
 def test_pages_are_dropped_in_several_ticks() -> None:
     """Packed messages of one queue go page by page, more of them in a tick than of others."""
-    node = Node()
     pages = MemoryPages()
-    node.broker.tick.pages = pages
-    queue = node.queue({})
-    for _ in range(4):
-        node.fill(queue)
+    node = Node(pages)
+    node.packed_queue()
     kept = node.kept
     assert node.vhost.delete_queue("q", False, False, None) == kept
     counts = node.finish()
@@ -197,7 +191,7 @@ def test_messages_of_a_delayed_exchange(deletes_vhost: bool) -> None:
     assert delayed.message_count == 0
     node.broker.now_ms += 2_000
     counts = node.finish()
-    assert max(before - after for before, after in pairwise([COUNT, *counts])) <= PER_TICK
+    assert longest_step(COUNT, counts) <= PER_TICK
     assert counts[0] > 0
     assert counts[-1] == target.message_count == 0
     assert node.broker.next_due_ms == 0

@@ -74,6 +74,17 @@ class Asking:
             found.append(self.queue.message_count)
         return found
 
+    def code_after_damage(self) -> int:
+        """Go on with pages that cannot be read any more. Returns the code with which the connection ends."""
+        pages = self.server.broker.tick.pages
+        assert isinstance(pages, MemoryPages)
+        pages.is_readable = False
+        self.counts()
+        self.came()
+        (reason,) = self.client.side.closed
+        assert isinstance(reason, ClosedByPeer)
+        return reason.code
+
     def came(self) -> list[Method]:
         """What the server has sent by now."""
         self.client.side.engine.receive(b"".join(self.client.output.take()), 0.0)
@@ -188,14 +199,7 @@ def test_a_fault_of_the_broker_ends_the_connection() -> None:
     """Messages that cannot be read back are 541, as when the first attempt finds them."""
     asking = Asking(with_pages=True)
     asking.send(BasicGet(queue="q"))
-    pages = asking.server.broker.tick.pages
-    assert isinstance(pages, MemoryPages)
-    pages.is_readable = False
-    asking.counts()
-    asking.came()
-    (reason,) = asking.client.side.closed
-    assert isinstance(reason, ClosedByPeer)
-    assert reason.code == 541
+    assert asking.code_after_damage() == 541
 
 
 def test_a_lease_is_extended_when_a_message_is_reached() -> None:

@@ -95,21 +95,21 @@ class Client(ConnectionOwner):
 
     def tick(self) -> None:
         while True:
-            up = self._send()
+            up = self.carry_up()
             while self.server.gateway.end_tick():
                 pass
-            down = self._receive()
+            down = self.carry_down()
             if not up and not down and not self.connection.engine.is_paused:
                 return
 
     def single_tick(self) -> bool:
         """The server's next tick only. Returns whether another one follows at once."""
-        self._send()
+        self.carry_up()
         more = self.server.gateway.end_tick()
-        self._receive()
+        self.carry_down()
         return more
 
-    def _send(self) -> bytes:
+    def carry_up(self) -> bytes:
         self.engine.flush()
         up = b"".join(self._up.take())
         self._up.backlog_is(0)
@@ -118,7 +118,7 @@ class Client(ConnectionOwner):
             self.connection.engine.receive(up, 0.0)
         return up
 
-    def _receive(self) -> bytes:
+    def carry_down(self) -> bytes:
         down = b"".join(self.output.take())
         self.output.backlog_is(0)
         if down:
