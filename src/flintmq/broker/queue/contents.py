@@ -23,12 +23,22 @@ _RANGES_PER_UNIT: Final = 8
 
 
 def settle_page(queue: Queue, journal: Journal, pager: Pager, page: Page) -> None:
-    """Settle all entries of a page without unpacking it. Raises InternalError if the page cannot be read."""
+    """Settle all entries of a page without unpacking it.
+
+    Raises InternalError if the page cannot be read, unless the queue is deleted: a restart restores nothing of it then,
+    even if the journal still has entries of it.
+    """
     WORK.spent += _PAGE_UNITS
-    if queue.survives:
+    if not queue.survives:
+        return
+    try:
         ranges = pager.ranges(page)
-        WORK.spent += len(ranges.slots) // _RANGES_PER_UNIT
-        journal.settle_runs(queue.id, ranges.seqs, ranges.slots)
+    except InternalError:
+        if not queue.gone:
+            raise
+        return
+    WORK.spent += len(ranges.slots) // _RANGES_PER_UNIT
+    journal.settle_runs(queue.id, ranges.seqs, ranges.slots)
 
 
 @final
@@ -86,11 +96,7 @@ class Contents(SteppedWork):
         page = part.pages.pop()
         pager = part.pager
         assert pager is not None
-        try:
-            settle_page(self._queue, self._journal, pager, page)
-        except InternalError:
-            # A restart restores nothing of a deleted queue, even if the journal still has entries of it.
-            pass
+        settle_page(self._queue, self._journal, pager, page)
         pager.drop(page)
         return True
 

@@ -58,6 +58,16 @@ class Node(SteppingNode):
             self.fill(queue)
         return queue
 
+    def queue_with_notes(self) -> ClassicQueue:
+        """A deduplicating queue whose messages were all settled: the journal has notes of them."""
+        queue = self.queue({"x-dedup-window": 60_000})
+        self.fill(queue, "message_id={}")
+        for _ in range(COUNT):
+            entry = queue.get()
+            assert entry is not None
+            queue.settle(entry)
+        return queue
+
     def queue_that_no_consumer_wants(self) -> tuple[ClassicQueue, Odd]:
         """A queue whose messages were all matched with the selector of its consumer."""
         queue = self.queue({})
@@ -103,12 +113,7 @@ def test_messages_that_no_consumer_wants() -> None:
 def test_notes_of_messages_that_are_gone() -> None:
     """What a deduplicating queue has noted of messages that were settled is forgotten in steps, too."""
     node = Node()
-    queue = node.queue({"x-dedup-window": 60_000})
-    node.fill(queue, "message_id={}")
-    for _ in range(COUNT):
-        entry = queue.get()
-        assert entry is not None
-        queue.settle(entry)
+    node.queue_with_notes()
     assert node.kept == COUNT
     assert node.vhost.delete_queue("q", False, False, None) == 0
     counts = node.finish()

@@ -77,6 +77,16 @@ def test_messages_that_no_consumer_wants() -> None:
     assert (counts[-1], purging.ends) == (0, [None])
 
 
+def test_notes_of_messages_that_are_gone() -> None:
+    """What a deduplicating queue has noted of messages that were settled is forgotten in steps, too."""
+    node = Node()
+    purging = Purging(node, node.queue_with_notes())
+    assert purging.work.count == 0
+    counts = node.finish()
+    assert longest_step(COUNT, counts) <= PER_TICK
+    assert (counts[-1], purging.ends) == (0, [None])
+
+
 def test_pages_are_dropped_in_several_ticks() -> None:
     """Packed messages go page by page, more of them in a tick than of others; newer pages stay."""
     pages = MemoryPages()
