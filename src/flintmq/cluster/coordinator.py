@@ -1,0 +1,113 @@
+"""What a cluster asks of the service that decides: who its members are, who leads, and who is in sync.
+
+The service is linearizable: every answer shows all changes before it. Each change has a revision, which grows. Safety
+rests on the comparisons that `elect` and `write_in_sync` make in one transaction with their change, and not on leases:
+a lease only says when a leader must be replaced.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+
+from flintmq.base.errors import FlintError
+
+
+class CoordinatorError(FlintError):
+    """The coordinator cannot be reached, or refuses the request. The text says what to do."""
+
+
+class OutcomeUnknown(CoordinatorError):
+    """A change was sent and its answer was lost: it may have been made, or may still be made. Read to find out."""
+
+
+class LeaseLost(CoordinatorError):
+    """The lease has ended: the keys that were bound to it are gone."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A node of the cluster. `replication` is the address at which other nodes reach it: host:port."""
+
+    id: str
+    name: str
+    replication: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Leader:
+    """Who leads. `term` is the revision at which the leadership was won; it is bound to `lease`."""
+
+    node: str
+    term: int
+    lease: int
+
+
+@dataclass(frozen=True)
+class View:
+    """The cluster at `revision`. `in_sync` holds everything that was confirmed; `in_sync_revision` is that of its last
+    change, and 0 as long as there never was a leader.
+    """
+
+    revision: int
+    leader: Leader | None = None
+    in_sync: frozenset[str] = frozenset()
+    in_sync_revision: int = 0
+    members: dict[str, Member] = field(default_factory=dict)
+    alive: frozenset[str] = frozenset()
+
+
+class Coordinator:
+    """All calls raise CoordinatorError if the service does not answer. A call that changes something raises
+    OutcomeUnknown if its answer was lost. Times are in seconds.
+    """
+
+    @abstractmethod
+    async def grant(self, ttl: int) -> int:
+        """Create a lease that ends `ttl` after its last renewal, and return its id."""
+
+    @abstractmethod
+    async def renew(self, lease: int) -> None:
+        """Renew a lease. Raises LeaseLost if it has ended."""
+
+    @abstractmethod
+    async def revoke(self, lease: int) -> None:
+        """End a lease, and with it what is bound to it."""
+
+    @abstractmethod
+    async def view(self) -> View: ...
+
+    @abstractmethod
+    async def changed(self, revision: int) -> None:
+        """Return when there may be a change after this revision."""
+
+    @abstractmethod
+    async def announce(self, node: str, lease: int) -> None:
+        """Count the node as alive while the lease lasts. Raises LeaseLost."""
+
+    @abstractmethod
+    async def elect(self, seen: View, node: str, lease: int) -> int:
+        """Make the node the leader, in place of the one in `seen`, if neither the leader nor the nodes in sync have
+        changed since. Returns the term; 0 if they have changed. Raises LeaseLost.
+        """
+
+    @abstractmethod
+    async def write_in_sync(self, term: int, revision: int, nodes: frozenset[str]) -> int:
+        """Write which nodes are in sync, if the leader of `term` still leads and the last change was at `revision`.
+
+        Returns the revision of the change; 0 if the leader or the nodes in sync have changed.
+        """
+
+    @abstractmethod
+    async def resign(self, term: int) -> None:
+        """End the leadership of `term`; does nothing if another leader was elected."""
+
+    @abstractmethod
+    async def put_member(self, member: Member, is_new: bool) -> bool:
+        """Write a member. Returns False, with nothing changed, if `is_new` and there is one of this id."""
+
+    @abstractmethod
+    async def remove_member(self, node: str) -> bool:
+        """Remove a member. Returns False if it leads or is in sync: then nothing is changed."""
+
+    @abstractmethod
+    async def close(self) -> None: ...

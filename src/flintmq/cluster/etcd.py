@@ -1,0 +1,282 @@
+"""etcd as the coordinator, over its JSON gateway (etcd 3.4 and newer: /v3/kv, /v3/lease, /v3/watch).
+
+Keys and values are base 64, 64-bit numbers are text, and fields with their default value are left out.
+"""
+
+import asyncio
+import json
+import ssl
+from base64 import b64decode, b64encode
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final, cast, final
+
+import httpx
+
+from flintmq.cluster.coordinator import (
+    Coordinator,
+    CoordinatorError,
+    Leader,
+    LeaseLost,
+    Member,
+    OutcomeUnknown,
+    View,
+)
+
+# A request waits so long for one endpoint before it asks the next one. A lease of 3 s has to be renewed by then.
+REQUEST_SECONDS: Final = 0.7
+# A watch ends after so long without any word, and the caller reads again: nobody depends on the watch alone.
+WATCH_SECONDS: Final = 10.0
+# Error codes of gRPC in the answers of the gateway.
+_NOT_FOUND: Final = 5
+_PERMISSION_DENIED: Final = 7
+_UNAUTHENTICATED: Final = 16
+_INVALID_ARGUMENT: Final = 3
+
+_LEADER: Final = "leader"
+_IN_SYNC: Final = "in_sync"
+_MEMBERS: Final = "members/"
+_ALIVE: Final = "alive/"
+
+Json = dict[str, Any]
+
+
+def _text(data: str) -> str:
+    return b64encode(data.encode()).decode()
+
+
+def _bytes(data: str) -> bytes:
+    return b64decode(data)
+
+
+def _after(prefix: str) -> str:
+    """The end of the range of keys with this prefix, which ends with an ASCII character."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+class _Refused(Exception):
+    """etcd has answered with an error."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@final
+class Etcd(Coordinator):
+    """The keys of a cluster are below /flintmq/<cluster>/.
+
+    `endpoints` are URLs, which are tried in turn. `user` and `password` are for etcd's authentication; empty for none.
+    `tls` is the context for https endpoints.
+    """
+
+    def __init__(
+        self,
+        endpoints: list[str],
+        cluster: str,
+        user: str = "",
+        password: str = "",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._endpoints = [endpoint.rstrip("/") for endpoint in endpoints]
+        self._prefix = f"/flintmq/{cluster}/"
+        self._user = user
+        self._password = password
+        self._token = ""
+        self._client = httpx.AsyncClient(timeout=REQUEST_SECONDS, verify=True if tls is None else tls, trust_env=False)
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    async def _ask(self, path: str, body: Json, changes: bool = False) -> Json:
+        """Send a request to the first endpoint that answers.
+
+        A request that changes something is sent only once after it may have reached an endpoint: its answer could come
+        from the second try, after the first one was followed by somebody else's change.
+        """
+        reasons = []
+        for _ in range(len(self._endpoints)):
+            endpoint = self._endpoints[0]
+            try:
+                return await self._ask_one(endpoint, path, body)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                reasons.append(f"{endpoint}: {str(error) or type(error).__name__}")
+            except httpx.HTTPError as error:
+                if changes:
+                    self._rotate()
+                    raise OutcomeUnknown(f"{endpoint} has not answered ({type(error).__name__})") from error
+                reasons.append(f"{endpoint}: {type(error).__name__}")
+            except _Refused as error:
+                if error.code in (_NOT_FOUND, _INVALID_ARGUMENT):
+                    raise
+                if error.code in (_PERMISSION_DENIED, _UNAUTHENTICATED):
+                    raise CoordinatorError(
+                        f"etcd refuses user {self._user!r} ({error}): check cluster.etcd_user and its password"
+                    ) from error
+                # It has no leader of its own, is overloaded, or out of space: what it was asked may still happen.
+                if changes:
+                    self._rotate()
+                    raise OutcomeUnknown(f"{endpoint} does not know whether it was done ({error})") from error
+                reasons.append(f"{endpoint}: {error}")
+            self._rotate()
+        raise CoordinatorError(f"etcd does not answer ({'; '.join(reasons)}): check cluster.etcd, and that it runs")
+
+    def _rotate(self) -> None:
+        self._endpoints.append(self._endpoints.pop(0))
+
+    async def _ask_one(self, endpoint: str, path: str, body: Json) -> Json:
+        if self._user and not self._token:
+            await self._log_in(endpoint)
+        try:
+            return await self._post(endpoint, path, body)
+        except _Refused as error:
+            if not self._token or error.code != _UNAUTHENTICATED:
+                raise
+            # Tokens end, and with them nothing else.
+            await self._log_in(endpoint)
+            return await self._post(endpoint, path, body)
+
+    async def _log_in(self, endpoint: str) -> None:
+        self._token = ""
+        login = {"name": self._user, "password": self._password}
+        answer = await self._post(endpoint, "/v3/auth/authenticate", login)
+        self._token = answer["token"]
+
+    async def _post(self, endpoint: str, path: str, body: Json) -> Json:
+        headers = {"Authorization": self._token} if self._token else {}
+        answer = await self._client.post(endpoint + path, content=json.dumps(body), headers=headers)
+        try:
+            found = answer.json()
+        except ValueError as error:
+            raise CoordinatorError(f"{endpoint} is not etcd 3.4 or newer: {answer.text[:200]!r}") from error
+        if answer.status_code != httpx.codes.OK:
+            text = str(found.get("error") or found.get("message") or found)
+            raise _Refused(int(found.get("code", 0)), text)
+        return cast(Json, found)
+
+    def _key(self, name: str) -> str:
+        return _text(self._prefix + name)
+
+    def _put(self, name: str, value: object, lease: int = 0) -> Json:
+        put: Json = {"key": self._key(name), "value": _text(json.dumps(value, sort_keys=True))}
+        if lease:
+            put["lease"] = str(lease)
+        return {"request_put": put}
+
+    def _unchanged(self, name: str, revision: int) -> Json:
+        """The comparison that a key was changed last at this revision; 0 if it does not exist."""
+        return {"key": self._key(name), "target": "MOD", "result": "EQUAL", "mod_revision": str(revision)}
+
+    async def _transact(self, compare: list[Json], changes: list[Json]) -> int:
+        """Make all changes if all comparisons hold. Returns the revision of the changes; 0 if none was made."""
+        answer = await self._ask("/v3/kv/txn", {"compare": compare, "success": changes}, changes=True)
+        return int(answer["header"]["revision"]) if answer.get("succeeded") else 0
+
+    async def _bound(self, lease: int, change: Callable[[], Awaitable[int]]) -> int:
+        """Make a change that is bound to a lease. Raises LeaseLost."""
+        try:
+            return await change()
+        except _Refused as error:
+            if error.code == _NOT_FOUND:
+                raise LeaseLost(f"lease {lease} has ended") from error
+            raise CoordinatorError(f"etcd refuses a request: {error}") from error
+
+    # -- leases -------------------------------------------------------------------------------------------------
+
+    async def grant(self, ttl: int) -> int:
+        # A lease that nobody knows of ends by itself.
+        return int((await self._ask("/v3/lease/grant", {"TTL": str(ttl)}))["ID"])
+
+    async def renew(self, lease: int) -> None:
+        answer = await self._ask("/v3/lease/keepalive", {"ID": str(lease)})
+        if int(answer.get("result", {}).get("TTL", 0)) <= 0:
+            raise LeaseLost(f"lease {lease} has ended")
+
+    async def revoke(self, lease: int) -> None:
+        with suppress(_Refused):
+            await self._ask("/v3/lease/revoke", {"ID": str(lease)})
+
+    # -- the keys -----------------------------------------------------------------------------------------------
+
+    async def view(self) -> View:
+        span = {"key": _text(self._prefix), "range_end": _text(_after(self._prefix))}
+        answer = await self._ask("/v3/kv/range", span)
+        leader: Leader | None = None
+        in_sync: frozenset[str] = frozenset()
+        in_sync_revision = 0
+        members: dict[str, Member] = {}
+        alive: set[str] = set()
+        for each in answer.get("kvs", []):
+            name = _bytes(each["key"]).decode()[len(self._prefix) :]
+            value = json.loads(_bytes(each["value"]))
+            changed = int(each["mod_revision"])
+            if name == _LEADER:
+                leader = Leader(value, changed, int(each.get("lease", 0)))
+            elif name == _IN_SYNC:
+                in_sync, in_sync_revision = frozenset(value), changed
+            elif name.startswith(_MEMBERS):
+                member = Member(name.removeprefix(_MEMBERS), **value)
+                members[member.id] = member
+            elif name.startswith(_ALIVE):
+                alive.add(name.removeprefix(_ALIVE))
+        revision = int(answer["header"]["revision"])
+        return View(revision, leader, in_sync, in_sync_revision, members, frozenset(alive))
+
+    async def changed(self, revision: int) -> None:
+        request = {
+            "create_request": {
+                "key": _text(self._prefix),
+                "range_end": _text(_after(self._prefix)),
+                "start_revision": str(revision + 1),
+            }
+        }
+        endpoint = self._endpoints[0]
+        headers = {"Authorization": self._token} if self._token else {}
+        try:
+            async with asyncio.timeout(WATCH_SECONDS):
+                timeout = httpx.Timeout(REQUEST_SECONDS, read=None)
+                url = endpoint + "/v3/watch"
+                body = json.dumps(request)
+                async with self._client.stream("POST", url, content=body, headers=headers, timeout=timeout) as answer:
+                    async for line in answer.aiter_lines():
+                        result = json.loads(line).get("result", {})
+                        if result.get("events") or not result.get("created"):
+                            # Events, or the end of the watch: its revision was compacted, or the login has ended.
+                            return
+        except TimeoutError:
+            return
+        except (httpx.HTTPError, ValueError) as error:
+            self._rotate()
+            raise CoordinatorError(f"{endpoint} has ended a watch ({type(error).__name__})") from error
+
+    async def announce(self, node: str, lease: int) -> None:
+        await self._bound(lease, lambda: self._transact([], [self._put(_ALIVE + node, "", lease)]))
+
+    async def elect(self, seen: View, node: str, lease: int) -> int:
+        term = 0 if seen.leader is None else seen.leader.term
+        compare = [self._unchanged(_LEADER, term), self._unchanged(_IN_SYNC, seen.in_sync_revision)]
+        return await self._bound(lease, lambda: self._transact(compare, [self._put(_LEADER, node, lease)]))
+
+    async def write_in_sync(self, term: int, revision: int, nodes: frozenset[str]) -> int:
+        compare = [self._unchanged(_LEADER, term), self._unchanged(_IN_SYNC, revision)]
+        return await self._transact(compare, [self._put(_IN_SYNC, sorted(nodes))])
+
+    async def resign(self, term: int) -> None:
+        delete = {"request_delete_range": {"key": self._key(_LEADER)}}
+        await self._transact([self._unchanged(_LEADER, term)], [delete])
+
+    async def put_member(self, member: Member, is_new: bool) -> bool:
+        value = {"name": member.name, "replication": member.replication, "version": member.version}
+        compare = [self._unchanged(_MEMBERS + member.id, 0)] if is_new else []
+        return await self._transact(compare, [self._put(_MEMBERS + member.id, value)]) > 0
+
+    async def remove_member(self, node: str) -> bool:
+        seen = await self.view()
+        if node in seen.in_sync or (seen.leader is not None and seen.leader.node == node):
+            return False
+        term = 0 if seen.leader is None else seen.leader.term
+        compare = [self._unchanged(_LEADER, term), self._unchanged(_IN_SYNC, seen.in_sync_revision)]
+        delete = {"request_delete_range": {"key": self._key(_MEMBERS + node)}}
+        return await self._transact(compare, [delete]) > 0
+
+    async def close(self) -> None:
+        await self._client.aclose()
