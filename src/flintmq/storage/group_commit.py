@@ -11,6 +11,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final, final
 
@@ -106,6 +107,8 @@ class RoundWriter:
         self._streams: dict[StreamFiles, None] = {}
         self._dirty_streams: dict[StreamFiles, None] = {}
         self._synced_streams: dict[StreamFiles, None] = {}
+        # The offsets up to which streams were synced since the last call of `take_synced`.
+        self._synced_offsets: list[tuple[StreamFiles, int]] = []
         # Streams with an open file, the least recently written first.
         self._open_streams: dict[StreamFiles, None] = {}
         self._drop_through = 0
@@ -185,10 +188,14 @@ class RoundWriter:
         self._journal.sync()
 
     def _sync_streams(self) -> None:
-        for files in self._dirty_streams:
-            files.sync()
+        self._synced_offsets += [(files, files.sync()) for files in self._dirty_streams]
         self._synced_streams.update(self._dirty_streams)
         self._dirty_streams.clear()
+
+    def take_synced(self) -> list[tuple[StreamFiles, int]]:
+        """The streams that were synced since the last call, and their offsets."""
+        synced, self._synced_offsets = self._synced_offsets, []
+        return synced
 
     def tidy(self) -> None:
         """Clean up after a sync that was reported: remove segments without live entries, read the chunk that compaction
@@ -240,9 +247,18 @@ def _by_segment(batches: list[Batch]) -> Iterator[tuple[int, list[tuple[bytes, .
 class Rounds:
     """Runs the rounds of group commit, and reports to the event loop: it sets `durable`, `synced_bytes`, `full` and
     `failure`, then calls `notify()`. It knows no thread and no clock; all calls come from one thread.
+
+    In a cluster, `when_confirmed` calls back, on any thread, when the followers have everything that was written by
+    now: only then is it durable. Without a cluster, it is None.
     """
 
-    def __init__(self, writer: RoundWriter, reserve: Reserve, notify: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        writer: RoundWriter,
+        reserve: Reserve,
+        notify: Callable[[], None],
+        when_confirmed: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
         self.durable = 0
         self.synced_bytes = 0
         self.full = ""
@@ -254,6 +270,7 @@ class Rounds:
         self._writer = writer
         self._reserve = reserve
         self._notify = notify
+        self._when_confirmed = when_confirmed
         # Batches that are not written, and the group of them that is being written.
         self._batches: list[Batch] = []
         self._group: list[Batch] = []
@@ -374,13 +391,25 @@ class Rounds:
         self._group = []
 
     def _report(self) -> None:
+        size = 0
         for batch in self._unsynced:
-            self.synced_bytes += batch.size
+            size += batch.size
             self._reported_messages += batch.messages
         self._reported_batches += len(self._unsynced)
         self.is_untidy = True
-        self.durable = self._unsynced[-1].number
+        number = self._unsynced[-1].number
         self._unsynced = []
+        synced = self._writer.take_synced()
+        if self._when_confirmed is None:
+            self._confirmed(number, size, synced)
+        else:
+            self._when_confirmed(partial(self._confirmed, number, size, synced))
+
+    def _confirmed(self, number: int, size: int, synced: list[tuple[StreamFiles, int]]) -> None:
+        for files, offset in synced:
+            files.durable_offset = offset
+        self.synced_bytes += size
+        self.durable = number
         self._notify()
 
 

@@ -32,6 +32,8 @@ from flintmq.storage.layout import holds_messages
 from flintmq.storage.pages.spill import Spill, SpillRunner, SpillThread
 from flintmq.storage.pages.store import PageStore
 from flintmq.storage.quarantine import Quarantine
+from flintmq.storage.replication.disk import ReplicatedDisk
+from flintmq.storage.replication.log import OperationLog
 from flintmq.storage.reserve import Reserve
 from flintmq.storage.stream.files import DELETED_SUFFIX, StreamFiles, remove_stream_directory
 from flintmq.storage.stream.log import SegmentedStream
@@ -50,7 +52,8 @@ class NodeStorage(Storage):
     `notify` is called on the sync thread whenever `durable_batch`, `full` or `failure` has changed; it must not block.
     `reserve_bytes` of disk space are reserved for a full disk. `segment_bytes` and `pages_memory_max` are in bytes.
     Disk, database and threads can be replaced, so that the whole storage can be simulated. Nothing may be appended to
-    the journal before `recover()`. Raises StorageError if the directory cannot be used.
+    the journal before `recover()`. With a `log`, it is that of the leader of a cluster: what changes is logged there,
+    and durable when the followers have it; `database` must log, too (`replication.disk.logs_statements`). Raises StorageError if the directory cannot be used.
     """
 
     def __init__(
@@ -65,10 +68,13 @@ class NodeStorage(Storage):
         reserve_bytes: int = 0,
         pages_memory_max: int = PAGES_MEMORY_MAX_BYTES,
         spill_runner: Callable[[], SpillRunner] = SpillThread,
+        log: OperationLog | None = None,
     ) -> None:
         self._path = path
         self._codecs = codecs
         self._disk = disk or RealDisk()
+        if log is not None:
+            self._disk = ReplicatedDisk(self._disk, path, log)
         self._segment_bytes = segment_bytes
         self._lock = self._lock_directory()
         self._reserve = Reserve(self._disk, path, reserve_bytes)
@@ -102,7 +108,10 @@ class NodeStorage(Storage):
         self._definitions_batch = 0
         self._closed = False
         self._rounds = Rounds(
-            RoundWriter(self._database, self._journal_files, self._marks.journal_written), self._reserve, notify
+            RoundWriter(self._database, self._journal_files, self._marks.journal_written),
+            self._reserve,
+            notify,
+            None if log is None else log.when_confirmed,
         )
         self._group = group_commit(self._rounds)
         self._group.start()

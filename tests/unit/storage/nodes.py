@@ -14,6 +14,7 @@ from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.files import Disk
 from flintmq.storage.group_commit import GroupCommit, Rounds, SyncThread
 from flintmq.storage.node import NodeStorage
+from flintmq.storage.replication.log import OperationLog
 
 
 class PlainCodec(ContentCodec):
@@ -58,6 +59,7 @@ class OpenNode:
         database: Callable[[Path], DefinitionDatabase] = DefinitionDatabase,
         group_commit: Callable[[Rounds], GroupCommit] = SyncThread,
         reserve: int = 0,
+        log: OperationLog | None = None,
     ) -> None:
         self.path = path
         self._changed = threading.Event()
@@ -75,6 +77,7 @@ class OpenNode:
             database=database,
             group_commit=remembered,
             reserve_bytes=reserve,
+            log=log,
         )
         self.left: dict[int, list[Entry]] = {queue_id: [] for queue_id in queue_ids}
         try:

@@ -99,8 +99,8 @@ def recovery_advice(directory: Path) -> str:
 class DefinitionDatabase:
     """The SQLite file. It is opened and read at start-up, and then used by the sync thread only.
 
-    `synchronous` is SQLite's pragma; OFF is for data that may be lost. `is_blank` says that the file was missing or
-    empty. The first call that needs the tables creates them, so that the caller can first check whether other data
+    `synchronous` is SQLite's pragma; OFF is for data that may be lost. `told` is called with the statements of each
+    transaction before it is committed. `is_blank` says that the file was missing or empty. The first call that needs the tables creates them, so that the caller can first check whether other data
     exists, and refuse.
     """
 
@@ -109,8 +109,10 @@ class DefinitionDatabase:
         path: Path,
         connect: Callable[[Path], sqlite3.Connection] = connect,
         synchronous: Literal["FULL", "OFF"] = "FULL",
+        told: Callable[[Sequence[Statement]], None] | None = None,
     ) -> None:
         self.path = path
+        self._told = told
         self.is_blank = False
         self._was_missing = not path.exists()
         self._check_log()
@@ -265,6 +267,8 @@ class DefinitionDatabase:
             run("BEGIN IMMEDIATE")
             for sql, parameters in statements:
                 run(sql, parameters)
+            if self._told is not None:
+                self._told(statements)
             run("COMMIT")
         except sqlite3.Error:
             # After some errors, SQLite has rolled back already.

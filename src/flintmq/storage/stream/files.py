@@ -404,10 +404,11 @@ class StreamFiles:
         with suppress(OSError):
             self._disk.unlink(self._index_path(oldest.first_offset))
 
-    def sync(self) -> None:
+    def sync(self) -> int:
+        """Sync what was written. Returns the offset behind it, for `durable_offset` once it is confirmed."""
         if self._writer is not None:
             self._writer.sync()
-            self.durable_offset = self.written_offset
+        return self.written_offset
 
     def seal(self) -> None:
         """Seal the last segment; nothing may be written afterwards."""

@@ -1,0 +1,275 @@
+"""A leader's side of replication: followers connect, copy the files that differ, and get the operations from then on."""
+
+import hashlib
+import os
+import sqlite3
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final, final
+
+from flintmq import __version__
+from flintmq.cluster import wire
+from flintmq.cluster.wire import Chunk, End, Fetch, Hello, Link, LinkError, Welcome
+from flintmq.storage.layout import DEFINITIONS
+from flintmq.storage.replication.disk import is_replicated
+from flintmq.storage.replication.log import OperationLog
+
+# The unit in which files are compared and sent.
+CHUNK_BYTES: Final = 1024 * 1024
+DIGEST_BYTES: Final = 16
+# The operations of one message at most.
+OPERATIONS_AT_ONCE: Final = 1_024
+# After so long without an operation, the follower hears that the leader is there.
+ALIVE_SECONDS: Final = 0.4
+
+
+def digest(chunk: bytes) -> bytes:
+    return hashlib.blake2b(chunk, digest_size=DIGEST_BYTES).digest()
+
+
+def replicated_files(root: Path) -> Iterator[str]:
+    """The names of all files that followers have, too."""
+    for directory, _, names in os.walk(root):
+        for name in names:
+            path = (Path(directory) / name).relative_to(root).as_posix()
+            if is_replicated(path):
+                yield path
+
+
+@final
+class History:
+    """The terms of a log: which operations a node of an earlier term has in common with this one.
+
+    `previous_term` ended with operation `begins_after`; the present `term` began behind it.
+    """
+
+    def __init__(self, term: int, previous_term: int, begins_after: int) -> None:
+        self.term = term
+        self.previous_term = previous_term
+        self.begins_after = begins_after
+
+    def has(self, term: int, number: int) -> bool:
+        """Whether the operation of another node is the one with the same number here."""
+        if number <= 0:
+            return False
+        if term == self.term:
+            return number > self.begins_after
+        return term == self.previous_term and number <= self.begins_after
+
+
+@final
+class Followers:
+    """Serves followers that connect. `changed` is called, on any thread, when one is there, has caught up, or is gone.
+
+    `silence_seconds` is how long a follower may be silent before it counts as gone.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        cluster: str,
+        node: str,
+        history: History,
+        log: OperationLog,
+        changed: Callable[[], None],
+        silence_seconds: float,
+    ) -> None:
+        self._root = root
+        self._cluster = cluster
+        self._node = node
+        self._history = history
+        self._log = log
+        self._changed = changed
+        self._silence_seconds = silence_seconds
+        self._links: dict[str, "_FollowerLink"] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+        # The highest term that a follower has told of: if it is higher than this one, another leader was elected.
+        self.seen_term = 0
+
+    def serve(self, connection: socket.socket) -> None:
+        """Serve a connection until it ends. Blocks."""
+        link = Link(connection, self._silence_seconds)
+        try:
+            self._serve(link)
+        except LinkError:
+            pass
+        finally:
+            link.close()
+
+    def _serve(self, link: Link) -> None:
+        kind, body = link.receive()
+        if kind != wire.HELLO:
+            raise LinkError("a follower begins with HELLO")
+        hello: Hello = wire.read(body, Hello)
+        refusal = self._refusal(hello)
+        if refusal:
+            link.send(wire.REFUSED, refusal)
+            return
+        follower = _FollowerLink(self._root, hello, link, self._history, self._log, self._changed)
+        with self._lock:
+            if self._is_closed:
+                return
+            before = self._links.get(hello.node)
+            self._links[hello.node] = follower
+        if before is not None:
+            before.close()
+        try:
+            follower.run(self._node)
+        finally:
+            with self._lock:
+                if self._links.get(hello.node) is follower:
+                    del self._links[hello.node]
+                    self._log.forget(hello.node)
+            self._changed()
+
+    def _refusal(self, hello: Hello) -> str:
+        self.seen_term = max(self.seen_term, hello.seen_term)
+        if hello.cluster != self._cluster:
+            return f"this is cluster {self._cluster!r}, not {hello.cluster!r}: check cluster.name and cluster.etcd"
+        if hello.node == self._node:
+            return f"this node is {self._node!r}, too: give each node a cluster.node of its own"
+        if hello.protocol < wire.PROTOCOL:
+            return f"this leader is newer ({__version__}) than {hello.node} ({hello.version}): upgrade followers first"
+        if hello.seen_term > self._history.term:
+            self._changed()
+            return f"term {hello.seen_term} has begun: this leader is of term {self._history.term}"
+        return ""
+
+    def caught_up(self) -> frozenset[str]:
+        """The followers that have copied everything and follow."""
+        with self._lock:
+            return frozenset(node for node, link in self._links.items() if link.has_caught_up)
+
+    def wake(self) -> None:
+        """Have new operations sent. For `on_append` of the log."""
+        for link in list(self._links.values()):
+            link.wake()
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            links = list(self._links.values())
+        for link in links:
+            link.close()
+
+
+@final
+class _FollowerLink:
+    def __init__(
+        self,
+        root: Path,
+        hello: Hello,
+        link: Link,
+        history: History,
+        log: OperationLog,
+        changed: Callable[[], None],
+    ) -> None:
+        self.has_caught_up = False
+        self._root = root
+        self._hello = hello
+        self._link = link
+        self._history = history
+        self._log = log
+        self._changed = changed
+        self._woken = threading.Event()
+        self._is_closed = False
+        # The follower has all that it copied once it has acknowledged this number.
+        self._whole_at = 0
+
+    def run(self, node: str) -> None:
+        hello, log = self._hello, self._log
+        number = hello.number
+        self._whole_at = log.hold(hello.node)
+        must_copy = not self._history.has(hello.term, number) or log.after(number, 1) is None
+        self._link.send(wire.WELCOME, Welcome(wire.PROTOCOL, node, self._history.term, self._whole_at, must_copy))
+        while True:
+            kind, body = self._link.receive()
+            if kind == wire.LIST:
+                self._link.send(wire.FILES, sorted(replicated_files(self._root)))
+            elif kind == wire.FETCH:
+                self._send_file(wire.read(body, Fetch))
+            elif kind == wire.DEFINITIONS:
+                self._send_definitions()
+            elif kind == wire.FOLLOW:
+                break
+            else:
+                raise LinkError(f"a follower sends a message of kind {kind} before it follows")
+        number = wire.read(body, int)
+        if must_copy:
+            # What the copy may have in part comes again.
+            self._whole_at = log.newest
+        sending = threading.Thread(target=self._send_operations, args=(number,), daemon=True)
+        sending.start()
+        try:
+            while True:
+                kind, body = self._link.receive()
+                if kind != wire.ACKNOWLEDGE:
+                    raise LinkError(f"a follower sends a message of kind {kind} while it follows")
+                self._acknowledged(wire.read(body, int))
+        finally:
+            self.close()
+            sending.join()
+
+    def _acknowledged(self, number: int) -> None:
+        self._log.acknowledge(self._hello.node, number)
+        if not self.has_caught_up and number >= self._whole_at:
+            self.has_caught_up = True
+            self._log.release(self._hello.node)
+            self._changed()
+
+    def _send_file(self, fetch: Fetch) -> None:
+        path = self._root / fetch.path
+        position = 0
+        try:
+            if not is_replicated(fetch.path) or ".." in fetch.path.split("/"):
+                raise LinkError(f"a follower asks for {fetch.path!r}")
+            with path.open("rb") as file:
+                while data := file.read(CHUNK_BYTES):
+                    index = position // CHUNK_BYTES
+                    if index >= len(fetch.digests) or digest(data) != fetch.digests[index]:
+                        self._link.send(wire.CHUNK, Chunk(fetch.path, position, data))
+                    position += len(data)
+        except FileNotFoundError:
+            position = -1
+        self._link.send(wire.END, End(fetch.path, position))
+
+    def _send_definitions(self) -> None:
+        with tempfile.TemporaryDirectory(prefix=".follower-", dir=self._root) as directory:
+            copy = Path(directory) / "copy"
+            uri = f"{(self._root / DEFINITIONS).absolute().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True)) as source, closing(sqlite3.connect(copy)) as target:
+                source.backup(target)
+                target.execute("PRAGMA journal_mode = DELETE")
+            self._link.send_parts(wire.DEFINITIONS, [copy.read_bytes()])
+
+    def _send_operations(self, number: int) -> None:
+        """Send the operations behind this one as they come, until the connection ends."""
+        log, link = self._log, self._link
+        with suppress(LinkError):
+            while not self._is_closed:
+                self._woken.clear()
+                operations = log.after(number, OPERATIONS_AT_ONCE)
+                if operations is None:
+                    # The follower was too slow: it has to copy the files again.
+                    break
+                if operations:
+                    link.send_parts(wire.OPERATIONS, wire.pack_operations(number + 1, operations))
+                    number += len(operations)
+                elif not self._woken.wait(ALIVE_SECONDS):
+                    link.send(wire.ALIVE, log.confirmed)
+        link.close()
+
+    def wake(self) -> None:
+        if not self._woken.is_set():
+            self._woken.set()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._woken.set()
+        self._link.close()

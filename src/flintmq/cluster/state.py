@@ -1,0 +1,75 @@
+"""What a node of a cluster knows of itself across restarts: <data>/.cluster.json."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, final
+
+from msgspec import DecodeError, Struct, json
+
+from flintmq.base.errors import StorageError
+from flintmq.storage.files import RealDisk
+
+NAME: Final = ".cluster.json"
+
+
+class _Stored(Struct):
+    cluster: str
+    node: str
+    seen_term: int
+    is_whole: bool
+
+
+@final
+class NodeState:
+    """The state of node `node` in the data directory `root`. Raises StorageError if it belongs to another one.
+
+    Attributes:
+        seen_term: The highest term that the node has seen. Leaders of earlier terms get no answers.
+        is_whole: Whether recovery can start from the directory; not while files are copied into it.
+        term: The term of the last operation in the directory, and whether it `is_known`: not after a restart.
+    """
+
+    def __init__(self, root: Path, cluster: str, node: str) -> None:
+        self.node = node
+        self.seen_term = 0
+        self.is_whole = True
+        self.term = 0
+        self.is_known = False
+        self._path = root / NAME
+        self._cluster = cluster
+        self._disk = RealDisk()
+        try:
+            stored = json.decode(self._path.read_bytes(), type=_Stored)
+        except FileNotFoundError:
+            return
+        except (OSError, DecodeError) as error:
+            raise StorageError(f"{self._path} cannot be read ({error}): remove it, and the node joins again") from error
+        if (stored.cluster, stored.node) != (cluster, node):
+            raise StorageError(
+                f"{root} belongs to node {stored.node!r} of cluster {stored.cluster!r}, not to {node!r} of "
+                f"{cluster!r}: choose another data directory, or correct cluster.name and cluster.node"
+            )
+        self.seen_term, self.is_whole = stored.seen_term, stored.is_whole
+
+    def see(self, term: int) -> None:
+        """Note a term, durably. Raises StorageError if a later one was seen."""
+        if term < self.seen_term:
+            raise StorageError(f"term {term} is over: term {self.seen_term} was seen")
+        if term > self.seen_term:
+            self.seen_term = term
+            self.save()
+
+    def save(self) -> None:
+        data = json.encode(_Stored(self._cluster, self.node, self.seen_term, self.is_whole))
+        draft = self._path.with_name(NAME + ".new")
+        with suppress(FileNotFoundError):
+            draft.unlink()
+        file = self._disk.create(draft)
+        try:
+            file.write_at(0, [data])
+            file.sync()
+        finally:
+            file.close()
+        os.replace(draft, self._path)
+        self._disk.sync_directory(self._path.parent)

@@ -1,0 +1,143 @@
+"""The disk of a leader: it makes all changes, and writes them to the log of operations for the followers."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, final
+
+from msgspec import msgpack
+
+from flintmq.storage.definitions.database import DefinitionDatabase, Statement
+from flintmq.storage.files import Disk, DiskFile, DiskLock
+from flintmq.storage.layout import DEFINITIONS
+from flintmq.storage.replication import operation
+from flintmq.storage.replication.log import OperationLog
+from flintmq.storage.reserve import NAME as RESERVE
+
+# Names in the data directory that each node has for itself. SQLite writes the definitions: see `operation.APPLY`.
+_OWN: Final = ("lock", "pages", RESERVE, "lost+found")
+
+
+def is_replicated(path: str) -> bool:
+    """Whether followers have a file or directory, too. The path is relative to the data directory."""
+    first = path.partition("/")[0]
+    return first not in _OWN and not first.startswith((DEFINITIONS, "."))
+
+
+def logs_statements(log: OperationLog) -> Callable[[Path], DefinitionDatabase]:
+    """Open definitions whose transactions followers make as well."""
+
+    def told(statements: Sequence[Statement]) -> None:
+        log.append(operation.encode(operation.APPLY, "", 0, [msgpack.encode(statements)]))
+
+    return partial(DefinitionDatabase, told=told)
+
+
+@final
+class ReplicatedDisk(Disk):
+    """A disk whose changes below `root` followers make as well.
+
+    A write is logged before it is made, so that followers write and sync at the same time. A change of a name is logged
+    after it, because it may be refused.
+    """
+
+    def __init__(self, disk: Disk, root: Path, log: OperationLog) -> None:
+        self._disk = disk
+        self._root = root
+        self._log = log
+
+    def log(self, kind: int, path: Path, number: int = 0, data: Sequence[bytes] = ()) -> None:
+        """Log a change, unless only this node has the file."""
+        name = self._name(path)
+        if name:
+            self._log.append(operation.encode(kind, name, number, data))
+
+    def _name(self, path: Path) -> str:
+        """The path within the directory; empty if followers do not have it."""
+        if not path.is_relative_to(self._root):
+            return ""
+        name = path.relative_to(self._root).as_posix()
+        return name if name != "." and is_replicated(name) else ""
+
+    def make_directory(self, path: Path) -> None:
+        self._disk.make_directory(path)
+        self.log(operation.MAKE_DIRECTORY, path)
+
+    def list_directory(self, path: Path) -> list[str]:
+        return self._disk.list_directory(path)
+
+    def sync_directory(self, path: Path) -> None:
+        self.log(operation.SYNC_DIRECTORY, path)
+        self._disk.sync_directory(path)
+
+    def remove_directory(self, path: Path) -> None:
+        self._disk.remove_directory(path)
+        self.log(operation.REMOVE_DIRECTORY, path)
+
+    def create(self, path: Path) -> DiskFile:
+        file = self._disk.create(path)
+        self.log(operation.CREATE, path)
+        return _ReplicatedFile(file, self.log)
+
+    def open(self, path: Path) -> DiskFile:
+        return _ReplicatedFile(self._disk.open(path), self.log)
+
+    def size_of(self, path: Path) -> int:
+        return self._disk.size_of(path)
+
+    def will_need(self, path: Path, position: int, size: int) -> None:
+        self._disk.will_need(path, position, size)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._disk.rename(old, new)
+        self.log(operation.RENAME, old, 0, [self._name(new).encode(errors="surrogateescape")])
+
+    def unlink(self, path: Path) -> None:
+        self._disk.unlink(path)
+        self.log(operation.UNLINK, path)
+
+    def is_shared(self, path: Path) -> bool:
+        return self._disk.is_shared(path)
+
+    def lock(self, path: Path) -> DiskLock:
+        return self._disk.lock(path)
+
+    def random_bytes(self, count: int) -> bytes:
+        return self._disk.random_bytes(count)
+
+
+@final
+class _ReplicatedFile(DiskFile):
+    def __init__(self, file: DiskFile, log: Callable[[int, Path, int, Sequence[bytes]], None]) -> None:
+        self.path = file.path
+        self._file = file
+        self._log = log
+
+    def write_at(self, position: int, parts: Sequence[bytes]) -> None:
+        self._log(operation.WRITE, self.path, position, parts)
+        self._file.write_at(position, parts)
+
+    def write_through(self, position: int, parts: Sequence[bytes]) -> None:
+        self._log(operation.WRITE_THROUGH, self.path, position, parts)
+        self._file.write_through(position, parts)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return self._file.read_at(position, size)
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def truncate(self, size: int) -> None:
+        self._log(operation.TRUNCATE, self.path, size, ())
+        self._file.truncate(size)
+
+    def allocate(self, size: int) -> None:
+        # Followers need not reserve what is undefined.
+        self._file.allocate(size)
+
+    def sync(self) -> None:
+        self._log(operation.SYNC, self.path, 0, ())
+        self._file.sync()
+
+    def close(self) -> None:
+        self._file.close()

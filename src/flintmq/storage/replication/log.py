@@ -1,0 +1,125 @@
+"""The latest operations of a leader, by number, and how far the followers have them.
+
+The sync thread appends while other threads send and acknowledge, so all methods may be called from any thread.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Final, final
+
+# The bytes of operations that are kept for followers that were away for a moment.
+KEPT_BYTES: Final = 64 * 1024 * 1024
+
+
+@final
+class OperationLog:
+    """Operations are numbered from 1 within a term. `required` are the nodes whose acknowledgements count.
+
+    `on_append` is called after each operation. It and the calls of `when_confirmed` must not block: the lock is held.
+    """
+
+    def __init__(
+        self,
+        kept_bytes: int = KEPT_BYTES,
+    ) -> None:
+        self.on_append: Callable[[], None] | None = None
+        self.newest = 0
+        self.confirmed = 0
+        self._kept_bytes = kept_bytes
+        self._lock = threading.Lock()
+        self._kept: deque[list[bytes]] = deque()
+        self._size = 0
+        # The operations from here on must be kept, by the follower that will need them, whatever their size.
+        self._held: dict[str, int] = {}
+        self._acknowledged: dict[str, int] = {}
+        self._required: frozenset[str] = frozenset()
+        # What is called when operations up to a number are confirmed, by rising number.
+        self._awaited: deque[tuple[int, Callable[[], None]]] = deque()
+
+    def append(self, parts: list[bytes]) -> None:
+        with self._lock:
+            self.newest += 1
+            self._kept.append(parts)
+            self._size += sum(map(len, parts))
+            self._forget()
+            if not self._required:
+                self._confirm(self.newest)
+            if self.on_append is not None:
+                self.on_append()
+
+    def restart(self, newest: int) -> None:
+        """Forget all operations: the directory was copied from a leader whose newest one had this number."""
+        with self._lock:
+            self._kept.clear()
+            self._size = 0
+            self.newest = self.confirmed = newest
+
+    def _forget(self) -> None:
+        oldest_held = min(self._held.values(), default=self.newest + 1)
+        while self._size > self._kept_bytes and self.newest - len(self._kept) + 1 < oldest_held:
+            self._size -= sum(map(len, self._kept.popleft()))
+
+    def hold(self, node: str) -> int:
+        """Keep all operations from now on for a node that copies files. Returns the number of the newest one."""
+        with self._lock:
+            self._held[node] = self.newest + 1
+            return self.newest
+
+    def release(self, node: str) -> None:
+        """Stop holding operations for a node."""
+        with self._lock:
+            self._held.pop(node, None)
+            self._forget()
+
+    def after(self, number: int, most: int) -> list[list[bytes]] | None:
+        """Up to `most` operations that follow the one with this number; None if they are not kept any more."""
+        with self._lock:
+            skipped = number - (self.newest - len(self._kept))
+            if skipped < 0:
+                return None
+            return list(islice(self._kept, skipped, skipped + most))
+
+    # -- acknowledgements ---------------------------------------------------------------------------------------
+
+    def require(self, nodes: frozenset[str]) -> None:
+        """From now on, operations are confirmed when these nodes have them."""
+        with self._lock:
+            self._required = nodes
+            self._recount()
+
+    def acknowledge(self, node: str, number: int) -> None:
+        """A node has all operations up to this one durably."""
+        with self._lock:
+            self._acknowledged[node] = max(self._acknowledged.get(node, 0), number)
+            if node in self._required:
+                self._recount()
+
+    def acknowledged(self, node: str) -> int:
+        """The number up to which a node has acknowledged all operations; 0 if it has not said so."""
+        return self._acknowledged.get(node, 0)
+
+    def forget(self, node: str) -> None:
+        """A node was lost: what it has acknowledged is not known any more."""
+        with self._lock:
+            self._acknowledged.pop(node, None)
+            self._held.pop(node, None)
+
+    def when_confirmed(self, call: Callable[[], None]) -> None:
+        """Call back when everything that was appended by now is confirmed: at once if it is, or on another thread."""
+        with self._lock:
+            self._awaited.append((self.newest, call))
+            self._call_back()
+
+    def _call_back(self) -> None:
+        while self._awaited and self._awaited[0][0] <= self.confirmed:
+            self._awaited.popleft()[1]()
+
+    def _recount(self) -> None:
+        self._confirm(min((self.acknowledged(node) for node in self._required), default=self.newest))
+
+    def _confirm(self, number: int) -> None:
+        if number > self.confirmed:
+            self.confirmed = number
+            self._call_back()

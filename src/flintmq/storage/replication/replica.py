@@ -1,0 +1,152 @@
+"""The data directory of a follower: it makes the changes that the leader's storage has made to its own."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, final
+
+from msgspec import DecodeError, msgpack
+
+from flintmq.base.errors import StorageError
+from flintmq.storage.definitions.database import DefinitionDatabase, Statement
+from flintmq.storage.files import Disk, DiskFile
+from flintmq.storage.replication import operation
+from flintmq.storage.replication.disk import is_replicated
+from flintmq.storage.replication.operation import Operation
+
+# Files that stay open for the next operation.
+_OPEN_MAX: Final = 64
+
+
+def decode_statements(data: bytes) -> list[Statement]:
+    """Decode one transaction of the definitions. Raises StorageError."""
+    try:
+        found: list[tuple[str, list[Any]]] = msgpack.decode(data, type=list[tuple[str, list[Any]]])
+    except DecodeError as error:
+        raise StorageError(f"a transaction from the leader cannot be read: {error}") from error
+    return [(sql, tuple(parameters)) for sql, parameters in found]
+
+
+@final
+class Replica:
+    """The directory `root` as a follower has it. `open_definitions` opens the database when it is first changed.
+
+    While the files are copied, `is_copying` is set: then operations may come whose effect the copy has already, or of
+    files that were removed since. All methods are called on one thread. They raise OSError, and StorageError for an
+    operation that cannot be made: then the directory must be copied again.
+    """
+
+    def __init__(self, disk: Disk, root: Path, open_definitions: Callable[[], DefinitionDatabase]) -> None:
+        self.is_copying = False
+        self._disk = disk
+        self._root = root
+        self._open_definitions = open_definitions
+        self._definitions: DefinitionDatabase | None = None
+        self._files: OrderedDict[str, DiskFile] = OrderedDict()
+        # Files that were written since their last sync.
+        self._unsynced: dict[str, None] = {}
+
+    def run(self, encoded: bytes) -> bool:
+        """Make one change. Returns whether all changes up to this one are durable now, as far as they need to be."""
+        made = operation.decode(encoded)
+        if made.kind == operation.APPLY:
+            self._apply(made.data)
+        else:
+            self._change(made)
+        return made.kind in operation.SYNCING
+
+    def _apply(self, data: bytes) -> None:
+        if self._definitions is None:
+            self._definitions = self._open_definitions()
+        self._definitions.apply(decode_statements(data))
+
+    def _change(self, made: Operation) -> None:
+        path = self.path(made.path)
+        kind = made.kind
+        if kind == operation.WRITE:
+            self._file(made.path).write_at(made.number, [made.data])
+            self._unsynced[made.path] = None
+        elif kind == operation.WRITE_THROUGH:
+            self._file(made.path).write_through(made.number, [made.data])
+        elif kind == operation.SYNC:
+            self._file(made.path).sync()
+            self._unsynced.pop(made.path, None)
+        elif kind == operation.TRUNCATE:
+            self._file(made.path).truncate(made.number)
+        elif kind == operation.CREATE:
+            self._close(made.path)
+            self._keep(made.path, self._disk.create(path))
+        elif kind == operation.MAKE_DIRECTORY:
+            self._disk.make_directory(path)
+        else:
+            with suppress(*([FileNotFoundError] if self.is_copying else [])):
+                self._change_name(made, path)
+
+    def _change_name(self, made: Operation, path: Path) -> None:
+        kind = made.kind
+        if kind == operation.SYNC_DIRECTORY:
+            self._disk.sync_directory(path)
+            return
+        self._close_below(made.path)
+        if kind == operation.RENAME:
+            new = made.data.decode(errors="surrogateescape")
+            target = self.path(new)
+            self._close(new)
+            self._disk.rename(path, target)
+        elif kind == operation.UNLINK:
+            self._disk.unlink(path)
+        elif kind == operation.REMOVE_DIRECTORY:
+            self._disk.remove_directory(path)
+
+    def sync(self) -> None:
+        """Make all changes durable that the leader has not synced yet."""
+        for name in self._unsynced:
+            with suppress(FileNotFoundError):
+                self._file(name).sync()
+        self._unsynced.clear()
+
+    def path(self, name: str) -> Path:
+        """The path of a file of the leader here. Raises StorageError if it would be outside of what is replicated."""
+        parts = PurePosixPath(name).parts
+        if not parts or ".." in parts or parts[0].startswith("/") or not is_replicated(name):
+            raise StorageError(f"the leader has named a file that followers do not have: {name!r}")
+        return self._root / name
+
+    def _file(self, name: str) -> DiskFile:
+        file = self._files.get(name)
+        if file is not None:
+            self._files.move_to_end(name)
+            return file
+        path = self._root / name
+        if self.is_copying:
+            self._disk.make_directory(path.parent)
+            file = self._disk.create(path)
+        else:
+            file = self._disk.open(path)
+        return self._keep(name, file)
+
+    def _keep(self, name: str, file: DiskFile) -> DiskFile:
+        self._files[name] = file
+        if len(self._files) > _OPEN_MAX:
+            self._files.popitem(last=False)[1].close()
+        return file
+
+    def _close(self, name: str) -> None:
+        file = self._files.pop(name, None)
+        if file is not None:
+            file.close()
+
+    def _close_below(self, name: str) -> None:
+        """Close a file, or all files of a directory, because the name is about to change."""
+        self._close(name)
+        for below in [each for each in self._files if each.startswith(f"{name}/")]:
+            self._close(below)
+
+    def close(self) -> None:
+        """Close all files; the directory can be opened by a broker, or copied again."""
+        for name in list(self._files):
+            self._close(name)
+        if self._definitions is not None:
+            self._definitions.close()
+            self._definitions = None

@@ -1,0 +1,194 @@
+"""Followers of a leader's storage over real sockets: they copy, follow, and can go on as the leader."""
+
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from flintmq.base.errors import FlintError
+from flintmq.cluster.following import Following
+from flintmq.cluster.leading import Followers, History
+from flintmq.cluster.state import NodeState
+from flintmq.storage.replication.disk import logs_statements
+from flintmq.storage.replication.log import OperationLog
+from tests.unit.storage.nodes import OpenNode
+
+SILENCE_SECONDS = 5.0
+
+
+class LeadingNode:
+    """A leader: its storage, and a listening socket for followers."""
+
+    def __init__(self, path: Path, term: int = 1, previous: int = 0, log: OperationLog | None = None) -> None:
+        self.log = log or OperationLog()
+        history = History(term, previous, self.log.newest)
+        self.followers = Followers(path, "c", path.name, history, self.log, lambda: None, SILENCE_SECONDS)
+        self.log.on_append = self.followers.wake
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self.socket.getsockname()
+        self.node = OpenNode(path, segment=65536, database=logs_statements(self.log), log=self.log)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.followers.serve, args=(connection,), daemon=True).start()
+
+    def await_followers(self, *nodes: str) -> None:
+        deadline = time.monotonic() + 30
+        while not self.followers.caught_up() >= set(nodes):
+            assert time.monotonic() < deadline, "a follower does not catch up"
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        self.socket.close()
+        self.followers.close()
+        self.node.close()
+
+
+class FollowingNode:
+    """A follower in a thread of its own; `error` says why it ended."""
+
+    def __init__(self, path: Path, log: OperationLog | None = None, state: NodeState | None = None) -> None:
+        path.mkdir(exist_ok=True)
+        self.path = path
+        self.log = log or OperationLog()
+        self.state = state or NodeState(path, "c", path.name)
+        self.error: FlintError | None = None
+        self._following = Following(path, "c", self.state, self.log, SILENCE_SECONDS)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def follow(self, address: tuple[str, int], term: int = 1) -> None:
+        self._target = (address, term)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._following.run(*self._target)
+        except FlintError as error:
+            self.error = error
+
+    def stop(self) -> None:
+        self._following.close()
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+
+def publish(leading: LeadingNode, *numbers: int) -> None:
+    for number in numbers:
+        leading.node.publish(b"x" * 1000 + str(number).encode())
+        leading.node.storage.commit()
+
+
+def bodies(path: Path) -> list[int]:
+    """The numbers of the messages that a broker finds in a directory."""
+    node = OpenNode(path, segment=65536)
+    found = [int(body[1000:]) for body in node.bodies()]
+    node.close()
+    return found
+
+
+def test_a_follower_joins_under_load(tmp_path: Path) -> None:
+    """It copies while messages are published; from then on, what is durable is on its disk."""
+    leading = LeadingNode(tmp_path / "a")
+    publish(leading, *range(200))
+    leading.node.sync()
+    follower = FollowingNode(tmp_path / "b")
+    stops = threading.Event()
+    count = 200
+
+    follower.follow(leading.address)
+    while not leading.followers.caught_up():
+        publish(leading, count)
+        count += 1
+        time.sleep(0.001)
+    leading.log.require(frozenset({"b"}))
+    publish(leading, *range(count, count + 100))
+    leading.node.sync()
+    follower.stop()
+    stops.set()
+    assert bodies(tmp_path / "b") == list(range(count + 100))
+    leading.log.require(frozenset())
+    leading.close()
+
+
+def test_nothing_is_durable_without_a_required_follower(tmp_path: Path) -> None:
+    """A batch is durable when the follower has synced it, and not before."""
+    leading = LeadingNode(tmp_path / "a")
+    follower = FollowingNode(tmp_path / "b")
+    follower.follow(leading.address)
+    leading.await_followers("b")
+    leading.log.require(frozenset({"b"}))
+    publish(leading, 1)
+    leading.node.sync()
+    follower.stop()
+    publish(leading, 2)
+    number = leading.node.storage.commit()
+    time.sleep(0.2)
+    assert leading.node.storage.durable_batch < number
+    again = FollowingNode(tmp_path / "b", follower.log, follower.state)
+    again.follow(leading.address)
+    leading.node.wait_for(number)
+    again.stop()
+    assert bodies(tmp_path / "b") == [1, 2]
+    leading.log.require(frozenset())
+    leading.close()
+
+
+def test_another_leader_takes_over(tmp_path: Path) -> None:
+    """A follower that has everything leads; the other one goes on with it, and the old leader copies what differs."""
+    leading = LeadingNode(tmp_path / "a")
+    followers = [FollowingNode(tmp_path / name) for name in ("b", "c")]
+    for follower in followers:
+        follower.follow(leading.address)
+    leading.await_followers("b", "c")
+    leading.log.require(frozenset({"b", "c"}))
+    publish(leading, *range(50))
+    leading.node.sync()
+    for follower in followers:
+        follower.stop()
+    # The old leader does not know that it is none any more. Nobody confirms what it takes.
+    publish(leading, 999)
+    leading.log.require(frozenset())
+    leading.close()
+    b, c = followers
+    new = LeadingNode(tmp_path / "b", 2, 1, b.log)
+    copied = []
+    c = FollowingNode(tmp_path / "c", c.log, c.state)
+    restart = c.log.restart
+    c.log.restart = lambda number: (copied.append(number), restart(number))  # type: ignore[method-assign,assignment]
+    c.follow(new.address, 2)
+    new.await_followers("c")
+    assert copied == []
+    new.log.require(frozenset({"c"}))
+    publish(new, *range(50, 100))
+    new.node.sync()
+    a = FollowingNode(tmp_path / "a")
+    a.follow(new.address, 2)
+    new.await_followers("a", "c")
+    a.stop()
+    c.stop()
+    assert bodies(tmp_path / "c") == bodies(tmp_path / "a") == list(range(100))
+    new.log.require(frozenset())
+    new.close()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "node", "reason"),
+    [("other", "b", "this is cluster 'c'"), ("c", "a", "this node is 'a', too")],
+)
+def test_who_is_refused(tmp_path: Path, cluster: str, node: str, reason: str) -> None:
+    """The follower is told why, and what to do."""
+    leading = LeadingNode(tmp_path / "a")
+    (tmp_path / "x").mkdir()
+    following = Following(
+        tmp_path / "x", cluster, NodeState(tmp_path / "x", cluster, node), OperationLog(), SILENCE_SECONDS
+    )
+    with pytest.raises(FlintError, match=reason):
+        following.run(leading.address, 1)
+    leading.close()

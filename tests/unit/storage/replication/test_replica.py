@@ -1,0 +1,71 @@
+"""A follower's directory, after any operation of the leader, is one that recovery can start from."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flintmq.base.errors import StorageError
+from flintmq.storage.definitions.database import DefinitionDatabase
+from flintmq.storage.files import RealDisk
+from flintmq.storage.node import NodeStorage
+from flintmq.storage.replication import operation
+from flintmq.storage.replication.disk import is_replicated, logs_statements
+from flintmq.storage.replication.log import OperationLog
+from flintmq.storage.replication.replica import Replica
+from tests.unit.storage.nodes import OpenNode
+
+
+class Leading:
+    """A leader's storage, and its log of operations."""
+
+    def __init__(self, path: Path, segment: int = 4096) -> None:
+        self.log = OperationLog()
+        self.log.require(frozenset({"a"}))
+        self.node = OpenNode(path, segment=segment, database=logs_statements(self.log), log=self.log)
+
+
+def following(path: Path) -> Replica:
+    path.mkdir(exist_ok=True)
+    return Replica(RealDisk(), path, lambda: DefinitionDatabase(path / "definitions.sqlite"))
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    files = [file for file in path.rglob("*") if file.is_file()]
+    names = {file.relative_to(path).as_posix(): file for file in files}
+    return {name: file.read_bytes() for name, file in names.items() if is_replicated(name)}
+
+
+def test_every_prefix_is_a_state_after_a_crash(tmp_path: Path) -> None:
+    """At each sync the follower has all messages that the leader had synced by then, and the files are the same."""
+    leading = Leading(tmp_path / "leader")
+    log, node = leading.log, leading.node
+    expected: list[tuple[int, int]] = []
+    for number in range(60):
+        entries = node.publish(b"x" * 200 + str(number).encode())
+        node.storage.commit()
+        if number % 3:
+            node.storage.journal.settle(1, entries[0])
+        node.storage.commit()
+        while log.newest == (expected[-1][0] if expected else 0):
+            pass
+        expected.append((log.newest, number))
+    log.require(frozenset())
+    node.close()
+    replica = following(tmp_path / "follower")
+    kept = log.after(0, log.newest)
+    assert kept is not None
+    syncs = 0
+    for parts in kept:
+        syncs += replica.run(b"".join(parts))
+        if syncs % 20 == 0:
+            copy = tmp_path / "copy"
+            shutil.copytree(tmp_path / "follower", copy)
+            OpenNode(copy, segment=4096).close()
+            shutil.rmtree(copy)
+    replica.close()
+    assert syncs > 60
+    assert contents(tmp_path / "leader") == contents(tmp_path / "follower")
+    again = OpenNode(tmp_path / "follower", segment=4096)
+    assert [body[200:] for body in again.bodies()] == [str(number).encode() for number in range(0, 60, 3)]
+    again.close()
