@@ -161,7 +161,7 @@ def test_another_leader_takes_over(tmp_path: Path) -> None:
     copied = []
     c = FollowingNode(tmp_path / "c", c.log, c.state)
     restart = c.log.restart
-    c.log.restart = lambda number: (copied.append(number), restart(number))  # type: ignore[method-assign,assignment]
+    c.log.restart = lambda number: (copied.append(number), restart(number))  # type: ignore[method-assign,assignment,func-returns-value]
     c.follow(new.address, 2)
     new.await_followers("c")
     assert copied == []

@@ -319,10 +319,10 @@ class SimulatedFile(DiskFile):
         self.inode = inode
         self._disk = disk
 
-    def write_at(self, position: int, parts: Sequence[bytes]) -> None:
+    def write_at(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
         self._write("write", position, b"".join(parts))
 
-    def write_through(self, position: int, parts: Sequence[bytes]) -> None:
+    def write_through(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
         """What was written before stays as it was: only these bytes are durable on return."""
         inode = self.inode
         self._disk.syncs += 1

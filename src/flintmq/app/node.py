@@ -121,6 +121,9 @@ class Node:
         broker.now_ms = time.time_ns() // 1_000_000
         broker.node = f"flintmq@{socket.gethostname()}"
         recover(broker, settings, self._environment.hash_password)
+        storage.commit()
+        if self._environment.recovered is not None:
+            await self._environment.recovered()
         policy, tls = login_policy(settings), tls_of(settings.tls, settings.certificates)
 
         def learn(record: UserRecord, learned: Learned) -> None:

@@ -49,6 +49,10 @@ async def _serve_until_signalled(settings: Settings, load: Callable[[], Settings
 async def serve(settings: Settings, signals: Signals, reloading: SettingsReload) -> int:
     """Run a broker until a signal stops it, and stop it cleanly."""
     _raise_open_files()
+    if settings.cluster.name:
+        from flintmq.app.clustered import serve_clustered  # noqa: PLC0415
+
+        return await serve_clustered(settings, signals)
     # Collect both young generations: surviving objects then belong to the old one, which is not examined again.
     node = Node(settings, replace(durable(), collect_garbage=partial(gc.collect, 1)))
     await node.start()

@@ -1,7 +1,7 @@
 """The runtime environment of a broker: its storage, its number of sockets, and its password hashes."""
 
 import resource
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -18,6 +18,8 @@ from flintmq.server.config import Settings
 from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.ephemeral import EphemeralDisk
 from flintmq.storage.node import NodeStorage
+from flintmq.storage.replication.disk import logs_statements
+from flintmq.storage.replication.log import OperationLog
 from flintmq.storage.reserve import RESERVE_BYTES
 
 # The content codecs by the number that the storage keeps with each content.
@@ -39,6 +41,8 @@ class RuntimeEnvironment:
     hash_password: HashPassword
     # Called regularly while many clients connect. An embedded broker leaves the garbage collector to its program.
     collect_garbage: Callable[[], object] = lambda: None
+    # Awaited after the recovery, before clients may connect.
+    recovered: Callable[[], Awaitable[None]] | None = None
 
 
 def durable() -> RuntimeEnvironment:
@@ -51,11 +55,21 @@ def ephemeral() -> RuntimeEnvironment:
     return RuntimeEnvironment(_ephemeral_storage, _connections(), salted_hash_unless_known)
 
 
-def _durable_storage(settings: Settings, notify: Callable[[], None]) -> NodeStorage:
+def replicated(log: OperationLog, recovered: Callable[[], Awaitable[None]]) -> RuntimeEnvironment:
+    """Return the environment of the leader of a cluster: its changes are logged, and clients connect when `recovered`
+    returns.
+    """
+    opened = partial(_durable_storage, log=log)
+    return RuntimeEnvironment(opened, _connections(), hash_unless_known, recovered=recovered)
+
+
+def _durable_storage(settings: Settings, notify: Callable[[], None], log: OperationLog | None = None) -> NodeStorage:
     return NodeStorage(
         settings.storage.directory,
         CODECS,
         notify,
+        database=DefinitionDatabase if log is None else logs_statements(log),
+        log=log,
         segment_bytes=settings.storage.segment_bytes,
         reserve_bytes=RESERVE_BYTES,
         pages_memory_max=_pages_memory_max(settings),

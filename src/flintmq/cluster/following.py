@@ -89,7 +89,7 @@ class Following:
             else:
                 raise LinkError(f"the leader sends a message of kind {kind}")
 
-    def _make(self, link: Link, body: bytes) -> None:
+    def _make(self, link: Link, body: memoryview) -> None:
         number, operations = wire.unpack_operations(body)
         log, replica = self._log, self._replica
         if number != log.newest + 1:
@@ -98,7 +98,7 @@ class Following:
         for each in operations:
             if replica.run(each):
                 durable = number
-            log.append([each])
+            log.append(each)
             number += 1
         if replica.is_copying and log.newest >= self._whole_at:
             self._become_whole()
@@ -137,7 +137,7 @@ class Following:
         self._whole_at = welcome.number
         state.term = welcome.term
 
-    def _expect(self, link: Link, wanted: int) -> bytes:
+    def _expect(self, link: Link, wanted: int) -> memoryview:
         kind, body = link.receive()
         if kind != wanted:
             raise LinkError(f"the leader sends a message of kind {kind} instead of {wanted}")
@@ -170,7 +170,7 @@ class Following:
         if end.size < 0:
             self._disk.unlink(path)
 
-    def _put_definitions(self, data: bytes) -> None:
+    def _put_definitions(self, data: memoryview) -> None:
         path = self._root / DEFINITIONS
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -34,6 +34,8 @@ ALIVE: Final = 13
 # The version of these messages. A follower may be newer than its leader, but not older.
 PROTOCOL: Final = 1
 MESSAGE_MAX_BYTES: Final = 1 << 30
+# Linux takes at most this many parts at once (IOV_MAX).
+_PARTS_MAX: Final = 1_024
 _HEAD: Final = struct.Struct(">IB")
 _OPERATIONS_HEAD: Final = struct.Struct(">QI")
 _LENGTH: Final = struct.Struct(">I")
@@ -100,45 +102,48 @@ class Link:
         self._socket = connection
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(silence_seconds)
-        self._buffer = bytearray()
 
     def send(self, kind: int, body: object = None) -> None:
         self.send_parts(kind, [msgpack.encode(body)])
 
-    def send_parts(self, kind: int, parts: Sequence[bytes]) -> None:
-        size = sum(map(len, parts))
+    def send_parts(self, kind: int, parts: Sequence[bytes | memoryview]) -> None:
+        size = 0
+        for part in parts:
+            size += len(part)
+        waiting = [memoryview(_HEAD.pack(size, kind)), *map(memoryview, parts)]
         try:
-            self._socket.sendall(b"".join([_HEAD.pack(size, kind), *parts]))
+            at = 0
+            while at < len(waiting):
+                sent = self._socket.sendmsg(waiting[at : at + _PARTS_MAX])
+                while at < len(waiting) and sent >= len(waiting[at]):
+                    sent -= len(waiting[at])
+                    at += 1
+                if sent:
+                    waiting[at] = waiting[at][sent:]
         except OSError as error:
             raise LinkError(f"the connection to the other node is broken ({error})") from error
 
-    def receive(self) -> tuple[int, bytes]:
+    def receive(self) -> tuple[int, memoryview]:
         """Wait for a message. Raises LinkError."""
         size, kind = _HEAD.unpack(self._read(_HEAD.size))
         if size > MESSAGE_MAX_BYTES:
             raise LinkError(f"the other node sends a message of {size} bytes: is it FlintMQ?")
         return kind, self._read(size)
 
-    @property
-    def has_more(self) -> bool:
-        """Whether the next message has come already, at least its beginning."""
-        return len(self._buffer) > 0
-
-    def _read(self, size: int) -> bytes:
-        buffer = self._buffer
-        while len(buffer) < size:
+    def _read(self, size: int) -> memoryview:
+        data = memoryview(bytearray(size))
+        at = 0
+        while at < size:
             try:
-                data = self._socket.recv(max(size - len(buffer), 1 << 18))
+                got = self._socket.recv_into(data[at:])
             except TimeoutError:
                 raise LinkError("the other node is silent") from None
             except OSError as error:
                 raise LinkError(f"the connection to the other node is broken ({error})") from error
-            if not data:
+            if not got:
                 raise LinkError("the other node has closed the connection")
-            buffer += data
-        found = bytes(memoryview(buffer)[:size])
-        del buffer[:size]
-        return found
+            at += got
+        return data
 
     def close(self) -> None:
         try:
@@ -149,7 +154,7 @@ class Link:
         self._socket.close()
 
 
-def read(body: bytes, kind: type) -> Any:
+def read(body: bytes | memoryview, kind: type) -> Any:
     """Decode a body. Raises LinkError."""
     try:
         return msgpack.decode(body, type=kind)
@@ -157,16 +162,16 @@ def read(body: bytes, kind: type) -> Any:
         raise LinkError(f"the other node sends what cannot be read ({error})") from error
 
 
-def pack_operations(first: int, operations: Sequence[Sequence[bytes]]) -> list[bytes]:
+def pack_operations(first: int, operations: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
     """The body of OPERATIONS; `first` is the number of the first one."""
-    parts = [_OPERATIONS_HEAD.pack(first, len(operations))]
+    parts: list[bytes | memoryview] = [_OPERATIONS_HEAD.pack(first, len(operations))]
     for each in operations:
-        parts.append(_LENGTH.pack(sum(map(len, each))))
-        parts += each
+        parts.append(_LENGTH.pack(len(each)))
+        parts.append(each)
     return parts
 
 
-def unpack_operations(body: bytes) -> tuple[int, list[bytes]]:
+def unpack_operations(body: memoryview) -> tuple[int, list[memoryview]]:
     """The number of the first operation, and all of them. Raises LinkError."""
     first, count = _OPERATIONS_HEAD.unpack_from(body)
     at = _OPERATIONS_HEAD.size

@@ -117,6 +117,22 @@ class StorageSettings:
 
 
 @dataclass(frozen=True)
+class ClusterSettings:
+    """The cluster that this node belongs to; without a `name` it is alone. `etcd` are the URLs of etcd, with spaces
+    between. `node` is unique in the cluster. Other nodes connect to `host` and `port`, and know them as `address`
+    (host:port), by default these two. Nothing is confirmed as long as fewer than `min_in_sync` nodes hold it.
+    """
+
+    name: str = ""
+    node: str = ""
+    etcd: str = "http://127.0.0.1:2379"
+    host: _Text = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=_SHORT_MAX)] = 5670
+    address: str = ""
+    min_in_sync: Annotated[int, Meta(ge=1, le=7)] = 2
+
+
+@dataclass(frozen=True)
 class ServerSettings:
     """How the broker uses the machine. With `io_workers`, so many processes accept AMQP clients, read and write their
     sockets and do their TLS, and the broker's own process has more time for messages: "auto" means one less than the
@@ -273,6 +289,7 @@ class Settings:
     management: ManagementSettings = ManagementSettings()
     storage: StorageSettings = StorageSettings()
     server: ServerSettings = ServerSettings()
+    cluster: ClusterSettings = ClusterSettings()
     limits: LimitSettings = LimitSettings()
     alarms: AlarmSettings = AlarmSettings()
     log: LogSettings = LogSettings()

@@ -14,7 +14,7 @@ from flintmq.storage.files import DiskFile, RealDisk, RealFile
 
 @final
 class EphemeralFile(RealFile):
-    def write_through(self, position: int, parts: Sequence[bytes]) -> None:
+    def write_through(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
         self.write_at(position, parts)
 
     def truncate(self, size: int) -> None:

@@ -33,10 +33,10 @@ class DiskFile:
     path: Path
 
     @abstractmethod
-    def write_at(self, position: int, parts: Sequence[bytes]) -> None:
+    def write_at(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
         """Write all parts, one after the other, from `position` on."""
 
-    def write_through(self, position: int, parts: Sequence[bytes]) -> None:
+    def write_through(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
         """Write all parts, and return when they are durable. Earlier writes need not be durable then."""
         self.write_at(position, parts)
         sync_file(self)
@@ -139,14 +139,14 @@ class RealFile(DiskFile):
         self.path = path
         self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o640)
 
-    def write_at(self, position: int, parts: Sequence[bytes]) -> None:
+    def write_at(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
         try:
             for first in range(0, len(parts), WRITE_PARTS_MAX):
                 position = self._write_some(position, parts[first : first + WRITE_PARTS_MAX], 0)
         except OSError as error:
             raise self._named(error) from error
 
-    def write_through(self, position: int, parts: Sequence[bytes]) -> None:
+    def write_through(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
         """Write all parts, and return when they are durable.
 
         This takes one system call instead of two: after each system call, a thread waits for the interpreter lock,
@@ -162,7 +162,7 @@ class RealFile(DiskFile):
         except OSError as error:
             raise self._named(error) from error
 
-    def _write_some(self, position: int, parts: Sequence[bytes], flags: int) -> int:
+    def _write_some(self, position: int, parts: Sequence[bytes | memoryview], flags: int) -> int:
         wanted = 0
         for part in parts:
             wanted += len(part)

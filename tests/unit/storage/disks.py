@@ -93,7 +93,7 @@ class FaultyFile(DiskFile):
         self._disk = disk
         self._real = real
 
-    def write_at(self, position: int, parts: Sequence[bytes]) -> None:
+    def write_at(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
         try:
             self._disk.count(f"write {self.path.name}")
         except OSError:

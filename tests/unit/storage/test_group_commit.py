@@ -412,7 +412,7 @@ class _SmallFile(FaultyFile):
         super().__init__(disk, real)
         self._small = disk
 
-    def write_at(self, position: int, parts: Sequence[bytes]) -> None:
+    def write_at(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
         size = sum(map(len, parts))
         if size > self._small.room:
             raise OSError(errno.ENOSPC, "No space left on device", str(self.path))

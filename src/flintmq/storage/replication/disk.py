@@ -28,6 +28,9 @@ def logs_statements(log: OperationLog) -> Callable[[Path], DefinitionDatabase]:
     """Open definitions whose transactions followers make as well."""
 
     def told(statements: Sequence[Statement]) -> None:
+        if log.is_idle:
+            log.skip()
+            return
         log.append(operation.encode(operation.APPLY, "", 0, [msgpack.encode(statements)]))
 
     return partial(DefinitionDatabase, told=told)
@@ -46,10 +49,14 @@ class ReplicatedDisk(Disk):
         self._root = root
         self._log = log
 
-    def log(self, kind: int, path: Path, number: int = 0, data: Sequence[bytes] = ()) -> None:
+    def log(self, kind: int, path: Path, number: int = 0, data: Sequence[bytes | memoryview] = ()) -> None:
         """Log a change, unless only this node has the file."""
         name = self._name(path)
-        if name:
+        if not name:
+            return
+        if self._log.is_idle:
+            self._log.skip()
+        else:
             self._log.append(operation.encode(kind, name, number, data))
 
     def _name(self, path: Path) -> str:
@@ -108,16 +115,16 @@ class ReplicatedDisk(Disk):
 
 @final
 class _ReplicatedFile(DiskFile):
-    def __init__(self, file: DiskFile, log: Callable[[int, Path, int, Sequence[bytes]], None]) -> None:
+    def __init__(self, file: DiskFile, log: Callable[[int, Path, int, Sequence[bytes | memoryview]], None]) -> None:
         self.path = file.path
         self._file = file
         self._log = log
 
-    def write_at(self, position: int, parts: Sequence[bytes]) -> None:
+    def write_at(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
         self._log(operation.WRITE, self.path, position, parts)
         self._file.write_at(position, parts)
 
-    def write_through(self, position: int, parts: Sequence[bytes]) -> None:
+    def write_through(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
         self._log(operation.WRITE_THROUGH, self.path, position, parts)
         self._file.write_through(position, parts)
 

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, final
 
+from flintmq.storage.replication.operation import Buffer
+
 # The bytes of operations that are kept for followers that were away for a moment.
-KEPT_BYTES: Final = 64 * 1024 * 1024
+KEPT_BYTES: Final = 16 * 1024 * 1024
 
 
 @final
@@ -29,7 +31,7 @@ class OperationLog:
         self.confirmed = 0
         self._kept_bytes = kept_bytes
         self._lock = threading.Lock()
-        self._kept: deque[list[bytes]] = deque()
+        self._kept: deque[Buffer] = deque()
         self._size = 0
         # The operations from here on must be kept, by the follower that will need them, whatever their size.
         self._held: dict[str, int] = {}
@@ -38,11 +40,25 @@ class OperationLog:
         # What is called when operations up to a number are confirmed, by rising number.
         self._awaited: deque[tuple[int, Callable[[], None]]] = deque()
 
-    def append(self, parts: list[bytes]) -> None:
+    @property
+    def is_idle(self) -> bool:
+        """Whether no follower is there, so that operations need only be counted: call `skip`."""
+        return self.on_append is None or not (self._held or self._acknowledged or self._required)
+
+    def skip(self) -> None:
+        """Count an operation that no follower will have: whoever comes later copies the files."""
+        with self._lock:
+            self._kept.clear()
+            self._size = 0
+            self.newest += 1
+            if not self._required:
+                self._confirm(self.newest)
+
+    def append(self, operation: Buffer) -> None:
         with self._lock:
             self.newest += 1
-            self._kept.append(parts)
-            self._size += sum(map(len, parts))
+            self._kept.append(operation)
+            self._size += len(operation)
             self._forget()
             if not self._required:
                 self._confirm(self.newest)
@@ -59,7 +75,7 @@ class OperationLog:
     def _forget(self) -> None:
         oldest_held = min(self._held.values(), default=self.newest + 1)
         while self._size > self._kept_bytes and self.newest - len(self._kept) + 1 < oldest_held:
-            self._size -= sum(map(len, self._kept.popleft()))
+            self._size -= len(self._kept.popleft())
 
     def hold(self, node: str) -> int:
         """Keep all operations from now on for a node that copies files. Returns the number of the newest one."""
@@ -73,7 +89,7 @@ class OperationLog:
             self._held.pop(node, None)
             self._forget()
 
-    def after(self, number: int, most: int) -> list[list[bytes]] | None:
+    def after(self, number: int, most: int) -> list[Buffer] | None:
         """Up to `most` operations that follow the one with this number; None if they are not kept any more."""
         with self._lock:
             skipped = number - (self.newest - len(self._kept))

@@ -32,6 +32,9 @@ LAST_KIND: Final = APPLY
 # The kinds after which earlier changes are durable, as far as recovery relies on them.
 SYNCING: Final = frozenset({WRITE_THROUGH, TRUNCATE, SYNC, MAKE_DIRECTORY, SYNC_DIRECTORY, APPLY})
 
+# An encoded operation, or a part of it. A follower's are parts of what it has received.
+Buffer = bytes | memoryview
+
 _HEAD: Final = struct.Struct(">BHq")
 
 
@@ -41,16 +44,16 @@ class Operation(NamedTuple):
     kind: int
     path: str
     number: int
-    data: bytes
+    data: Buffer
 
 
-def encode(kind: int, path: str, number: int = 0, data: Sequence[bytes] = ()) -> list[bytes]:
-    """Encode an operation as parts; those of `data` are not copied."""
+def encode(kind: int, path: str, number: int = 0, data: Sequence[bytes | memoryview] = ()) -> bytes:
+    """Encode an operation."""
     name = path.encode(errors="surrogateescape")
-    return [_HEAD.pack(kind, len(name), number) + name, *data]
+    return b"".join([_HEAD.pack(kind, len(name), number), name, *data])
 
 
-def decode(encoded: bytes) -> Operation:
+def decode(encoded: Buffer) -> Operation:
     """Decode an operation. Raises StorageError if it is not one, or of a kind that this version does not know."""
     if len(encoded) < _HEAD.size:
         raise StorageError(f"an operation from the leader has {len(encoded)} bytes only")
@@ -58,5 +61,5 @@ def decode(encoded: bytes) -> Operation:
     end = _HEAD.size + length
     if not 1 <= kind <= LAST_KIND or len(encoded) < end:
         raise StorageError(f"an operation of kind {kind} from the leader is unknown: upgrade this node first")
-    path = encoded[_HEAD.size : end].decode(errors="surrogateescape")
+    path = bytes(encoded[_HEAD.size : end]).decode(errors="surrogateescape")
     return Operation(kind, path, number, encoded[end:])

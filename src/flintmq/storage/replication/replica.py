@@ -13,13 +13,13 @@ from flintmq.storage.definitions.database import DefinitionDatabase, Statement
 from flintmq.storage.files import Disk, DiskFile
 from flintmq.storage.replication import operation
 from flintmq.storage.replication.disk import is_replicated
-from flintmq.storage.replication.operation import Operation
+from flintmq.storage.replication.operation import Buffer, Operation
 
 # Files that stay open for the next operation.
 _OPEN_MAX: Final = 64
 
 
-def decode_statements(data: bytes) -> list[Statement]:
+def decode_statements(data: Buffer) -> list[Statement]:
     """Decode one transaction of the definitions. Raises StorageError."""
     try:
         found: list[tuple[str, list[Any]]] = msgpack.decode(data, type=list[tuple[str, list[Any]]])
@@ -47,7 +47,7 @@ class Replica:
         # Files that were written since their last sync.
         self._unsynced: dict[str, None] = {}
 
-    def run(self, encoded: bytes) -> bool:
+    def run(self, encoded: Buffer) -> bool:
         """Make one change. Returns whether all changes up to this one are durable now, as far as they need to be."""
         made = operation.decode(encoded)
         if made.kind == operation.APPLY:
@@ -56,7 +56,7 @@ class Replica:
             self._change(made)
         return made.kind in operation.SYNCING
 
-    def _apply(self, data: bytes) -> None:
+    def _apply(self, data: Buffer) -> None:
         if self._definitions is None:
             self._definitions = self._open_definitions()
         self._definitions.apply(decode_statements(data))
@@ -90,7 +90,7 @@ class Replica:
             return
         self._close_below(made.path)
         if kind == operation.RENAME:
-            new = made.data.decode(errors="surrogateescape")
+            new = bytes(made.data).decode(errors="surrogateescape")
             target = self.path(new)
             self._close(new)
             self._disk.rename(path, target)
