@@ -21,8 +21,11 @@ SILENCE_SECONDS = 5.0
 class LeadingNode:
     """A leader: its storage, and a listening socket for followers."""
 
-    def __init__(self, path: Path, term: int = 1, previous: int = 0, log: OperationLog | None = None) -> None:
+    def __init__(
+        self, path: Path, term: int = 1, previous: int = 0, log: OperationLog | None = None, required: str = ""
+    ) -> None:
         self.log = log or OperationLog()
+        self.log.require(frozenset(required))
         history = History(term, previous, self.log.newest)
         self.followers = Followers(path, "c", path.name, history, self.log, lambda: None, SILENCE_SECONDS)
         self.log.on_append = self.followers.wake
@@ -157,7 +160,7 @@ def test_another_leader_takes_over(tmp_path: Path) -> None:
     leading.log.require(frozenset())
     leading.close()
     b, c = followers
-    new = LeadingNode(tmp_path / "b", 2, 1, b.log)
+    new = LeadingNode(tmp_path / "b", 2, 1, b.log, "c")
     copied = []
     c = FollowingNode(tmp_path / "c", c.log, c.state)
     restart = c.log.restart

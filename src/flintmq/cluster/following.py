@@ -44,9 +44,14 @@ class Following:
     def run(self, address: tuple[str, int], term: int) -> None:
         """Follow the leader of `term` at this address until that is not possible any more. Blocks.
 
+        From here on, leaders of earlier terms get no answers, not even after a restart.
+
         Raises LinkError if the leader is gone or silent, Refusal if it does not accept this node, StorageError and
         OSError if the directory cannot be written. Call it again to go on.
         """
+        if term < self._state.seen_term:
+            raise LinkError(f"term {term} is over: term {self._state.seen_term} was seen")
+        self._state.see(term)
         try:
             connection = socket.create_connection(address, CONNECT_SECONDS)
         except OSError as error:
@@ -64,8 +69,6 @@ class Following:
 
     def _follow(self, link: Link, term: int) -> None:
         state = self._state
-        # From here on, earlier leaders get no answers, not even after a restart.
-        state.see(term)
         position = (state.term, self._log.newest) if state.is_whole and state.is_known else (0, 0)
         hello = Hello(wire.PROTOCOL, self._cluster, state.node, __version__, state.seen_term, *position)
         link.send(wire.HELLO, hello)

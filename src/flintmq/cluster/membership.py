@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, final
 
 from flintmq import __version__
-from flintmq.base.errors import ConfigurationError
+from flintmq.base.errors import ConfigurationError, StorageError
 from flintmq.cluster.coordinator import Coordinator, CoordinatorError, LeaseLost, Member, OutcomeUnknown, View
 from flintmq.cluster.following import Following
 from flintmq.cluster.leading import Followers, History
@@ -73,6 +73,8 @@ class Membership:
         self._deposed = asyncio.Event()
         self._followers: Followers | None = None
         self._following: Following | None = None
+        # The leader that this node followed last: if this node is elected, that one is gone.
+        self._replaced = ""
         self._in_sync: frozenset[str] = frozenset()
         self._in_sync_revision = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -142,6 +144,7 @@ class Membership:
 
     async def until_elected(self) -> int:
         """Follow other leaders until this node is elected. Returns its term; the log goes on with it."""
+        self._replaced = ""
         while True:
             try:
                 view = await self._coordinator.view()
@@ -178,12 +181,18 @@ class Membership:
         host, _, port = member.replication.rpartition(":")
         following = Following(self._root, self._cluster, self._state, self.operations, SILENCE_SECONDS)
         self._following = following
+        self._replaced = leader.node
         log.info("following", leader=leader.node, term=leader.term)
+        watching = self._loop.create_task(self._watch_leader(leader.term, view.revision, following))
         try:
             await asyncio.to_thread(following.run, (host, int(port)), leader.term)
         except (LinkError, Refusal) as error:
             log.warning("not following", leader=leader.node, reason=str(error))
+        except (StorageError, OSError) as error:
+            log.error("not following", leader=leader.node, reason=str(error))
+            await asyncio.sleep(SILENCE_SECONDS)
         finally:
+            watching.cancel()
             self._following = None
         if await self._is_dead(host, int(port)):
             # Nobody listens there: its process has ended, and its lease need not be waited for.
@@ -194,6 +203,20 @@ class Membership:
                     return term
         await asyncio.sleep(RETRY_SECONDS / 2)
         return 0
+
+    async def _watch_leader(self, term: int, revision: int, following: Following) -> None:
+        """Stop following when the leadership has ended, because the leader may be silent only."""
+        while True:
+            try:
+                await self._coordinator.changed(revision)
+                view = await self._coordinator.view()
+            except CoordinatorError:
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            revision = view.revision
+            if view.leader is None or view.leader.term != term:
+                following.close()
+                return
 
     async def _is_dead(self, host: str, port: int) -> bool:
         try:
@@ -239,7 +262,7 @@ class Membership:
                 self._step_down("another node was elected")
                 return
             there = followers.caught_up() | {self._node}
-            wanted = self._in_sync | there
+            wanted = (self._in_sync - {self._replaced}) | there
             if time.monotonic() - began > GRACE_SECONDS:
                 wanted = there
             try:
@@ -283,6 +306,12 @@ class Membership:
             self._loop.call_soon_threadsafe(done.set)
 
         self.operations.when_confirmed(tell)
+        if len(self._in_sync) < self._min_in_sync:
+            log.warning(
+                "clients may connect when more nodes are in sync",
+                in_sync=sorted(self._in_sync),
+                min_in_sync=self._min_in_sync,
+            )
         waits = [self._loop.create_task(done.wait()), self._loop.create_task(self._deposed.wait())]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for each in waits:
@@ -298,6 +327,9 @@ class Membership:
         if followers is not None:
             followers.close()
         with suppress(CoordinatorError):
+            if self._in_sync > {self._node}:
+                # The next leader need not wait for this node.
+                await self._write_in_sync(term, self._in_sync - {self._node})
             await self._coordinator.resign(term)
 
     async def close(self) -> None:

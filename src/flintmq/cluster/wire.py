@@ -110,7 +110,7 @@ class Link:
         size = 0
         for part in parts:
             size += len(part)
-        waiting = [memoryview(_HEAD.pack(size, kind)), *map(memoryview, parts)]
+        waiting = [memoryview(_HEAD.pack(size, kind)), *[memoryview(part) for part in parts]]
         try:
             at = 0
             while at < len(waiting):

@@ -1,0 +1,191 @@
+"""Three nodes and etcd: when the leader is killed, stands still or stops, another one leads, and nothing is lost."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+import pytest
+from pika.exceptions import AMQPError
+
+from tests.etcd import EtcdProcess
+from tests.servers import BrokerProcess, free_port
+from tests.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not EtcdProcess.is_installed(), reason="etcd (Debian's package etcd-server) is not installed"),
+]
+NODES = ("a", "b", "c")
+DURABLE = pika.BasicProperties(delivery_mode=2)
+
+
+class Cluster:
+    """Three nodes on this machine. Clients know the addresses of all of them."""
+
+    def __init__(self, path: Path, etcd: EtcdProcess) -> None:
+        self.ports = {node: free_port() for node in NODES}
+        self.nodes = {
+            node: BrokerProcess(
+                path / node,
+                FLINTMQ_LISTEN_PORT=str(port),
+                FLINTMQ_MANAGEMENT_ENABLED="false",
+                FLINTMQ_CLUSTER_NAME="c",
+                FLINTMQ_CLUSTER_NODE=node,
+                FLINTMQ_CLUSTER_ETCD=etcd.url,
+                FLINTMQ_CLUSTER_PORT=str(free_port()),
+            )
+            for node, port in self.ports.items()
+        }
+        for node in self.nodes.values():
+            node.launch()
+        self.await_in_sync(self.leader(), 3)
+
+    def await_in_sync(self, leader: str, count: int) -> None:
+        """Wait until the leader says that so many nodes are in sync."""
+
+        def is_so() -> bool:
+            said = [line for line in self.nodes[leader].log if line["event"] == "in sync"]
+            return bool(said) and len(said[-1]["nodes"]) == count
+
+        wait_until(is_so)
+
+    def leader(self) -> str:
+        """The node that accepts clients, once there is one."""
+        found: list[str] = []
+
+        def is_there() -> bool:
+            for node in NODES:
+                if self.nodes[node].is_running:
+                    events = ("listening", "no longer the leader", "stopping")
+                    lines = [line for line in self.nodes[node].log if line["event"] in events]
+                    if lines and lines[-1]["event"] == "listening":
+                        found.append(node)
+            return bool(found)
+
+        wait_until(is_there)
+        return found[-1]
+
+    def await_another_than(self, old: str) -> None:
+        """Wait until another node leads."""
+        wait_until(lambda: self.leader() != old)
+
+    def connect(self) -> pika.BlockingConnection:
+        parameters = [
+            pika.ConnectionParameters(
+                "127.0.0.1", port, socket_timeout=2, stack_timeout=2, blocked_connection_timeout=5, heartbeat=2
+            )
+            for port in self.ports.values()
+        ]
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return pika.BlockingConnection(parameters)
+            except (AMQPError, OSError):
+                assert time.monotonic() < deadline, "no node accepts a client"
+                time.sleep(0.05)
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.close()
+
+
+class Publisher:
+    """Publishes numbers, each confirmed before the next, and connects again whenever it has to."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.confirmed: list[int] = []
+        self._cluster = cluster
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._ends.is_set():
+            connection = self._cluster.connect()
+            try:
+                channel = connection.channel()
+                channel.queue_declare("q", durable=True)
+                channel.confirm_delivery()
+                while not self._ends.is_set():
+                    number += 1
+                    channel.basic_publish("", "q", str(number).encode(), DURABLE)
+                    self.confirmed.append(number)
+                connection.close()
+            except (AMQPError, OSError):
+                continue
+
+    def await_more(self) -> None:
+        """Wait until messages are confirmed that are published from now on."""
+        count = len(self.confirmed)
+        wait_until(lambda: len(self.confirmed) > count + 10)
+
+    def stop(self) -> list[int]:
+        self._ends.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        return self.confirmed
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with EtcdProcess(tmp_path / "etcd") as etcd:
+        made = Cluster(tmp_path, etcd)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+def consumed(cluster: Cluster) -> set[int]:
+    connection = cluster.connect()
+    channel = connection.channel()
+    found: set[int] = set()
+    while True:
+        method, _, body = channel.basic_get("q", auto_ack=True)
+        if method is None:
+            connection.close()
+            return found
+        found.add(int(body))
+
+
+@pytest.mark.timeout(180)
+def test_leaders_end_in_every_way(cluster: Cluster) -> None:
+    """Killed, in order, and standing still: each time another node goes on, and the old one follows it afterwards."""
+    publisher = Publisher(cluster)
+    publisher.await_more()
+    for end in ("kill", "stop", "stand still"):
+        old = cluster.leader()
+        node = cluster.nodes[old]
+        if end == "stand still":
+            node.stand_still(8)
+        else:
+            node.kill() if end == "kill" else node.stop()
+        cluster.await_another_than(old)
+        publisher.await_more()
+        if end != "stand still":
+            node.launch()
+        cluster.await_in_sync(cluster.leader(), 3)
+    confirmed = publisher.stop()
+    assert len(confirmed) > 30
+    assert set(confirmed) <= consumed(cluster)
+
+
+@pytest.mark.timeout(120)
+def test_followers_end_and_come_back(cluster: Cluster) -> None:
+    """One follower less changes nothing; without any, nothing is confirmed until one is back."""
+    publisher = Publisher(cluster)
+    publisher.await_more()
+    cluster.nodes["b"].kill()
+    publisher.await_more()
+    cluster.nodes["c"].kill()
+    time.sleep(1)
+    count = len(publisher.confirmed)
+    time.sleep(1)
+    assert len(publisher.confirmed) == count
+    cluster.nodes["b"].launch()
+    publisher.await_more()
+    confirmed = publisher.stop()
+    assert set(confirmed) <= consumed(cluster)
