@@ -71,7 +71,7 @@ check: lint
 	@echo '==> Unit tests, model machines and rules of AMQP, interpreted'
 	@$(INTERPRETED) $(wildcard tests/unit tests/property) $(CONFORM)
 
-test: prerequisites-of-tests lint docs $(VENV)/.development $(VENV)/.node $(VENV)/.chromium $(VENV)/.spark
+test: prerequisites-of-tests lint docs $(VENV)/.development $(VENV)/.node $(VENV)/.chromium $(VENV)/.etcd $(VENV)/.spark
 	@echo '==> All tests, compiled'
 	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 	@echo '==> The hot path again, interpreted'
@@ -233,6 +233,14 @@ $(VENV)/.chromium: $(BIN)/python
 	@if ! command -v chromium >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 		echo '==> Installing Chromium' && apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null || echo 'Chromium cannot be installed'; \
+	fi
+	@touch $@
+
+# The same: without etcd, the tests of clusters skip and say so. Debian's package would start a server of its own.
+$(VENV)/.etcd: $(BIN)/python
+	@if ! command -v etcd >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		echo '==> Installing etcd' && apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq -y --no-install-recommends etcd-server >/dev/null || echo 'etcd cannot be installed'; \
 	fi
 	@touch $@
 

@@ -51,6 +51,8 @@ def skipped_tests() -> list[str]:
     is_installable = shutil.which("apt-get") is not None and os.geteuid() == 0
     if not any(map(shutil.which, names)) and not is_installable:
         skipped.append("tests of the web interface: Chromium is not installed (apt-get install chromium)")
+    if shutil.which("etcd") is None and not is_installable:
+        skipped.append("tests of clusters: etcd is not installed (apt-get install etcd-server)")
     return skipped
 
 

@@ -1,12 +1,11 @@
-"""A leader's side of replication: followers connect, copy the files that differ, and get the operations from then on."""
+"""A leader's side of replication: followers connect, copy the files that differ, and get operations from then on."""
 
 import hashlib
 import os
-import sqlite3
 import socket
+import sqlite3
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -86,7 +85,7 @@ class Followers:
         self._log = log
         self._changed = changed
         self._silence_seconds = silence_seconds
-        self._links: dict[str, "_FollowerLink"] = {}
+        self._links: dict[str, _FollowerLink] = {}
         self._lock = threading.Lock()
         self._is_closed = False
         # The highest term that a follower has told of: if it is higher than this one, another leader was elected.

@@ -88,7 +88,7 @@ class Membership:
         for member in view.members.values():
             if member.id != self._node and member.replication == self._address:
                 raise ConfigurationError(
-                    f"cluster.address: node {member.id!r} has {self._address}, too: give each node an address of its own"
+                    f"cluster.address: node {member.id!r} has {self._address}, too: give each node one of its own"
                 )
         await self._renew_or_grant()
         await self._coordinator.put_member(Member(self._node, self._node, self._address, __version__), False)
@@ -189,7 +189,7 @@ class Membership:
         except (LinkError, Refusal) as error:
             log.warning("not following", leader=leader.node, reason=str(error))
         except (StorageError, OSError) as error:
-            log.error("not following", leader=leader.node, reason=str(error))
+            log.warning("cannot follow", leader=leader.node, reason=str(error))
             await asyncio.sleep(SILENCE_SECONDS)
         finally:
             watching.cancel()

@@ -1,6 +1,5 @@
 """What a node of a cluster knows of itself across restarts: <data>/.cluster.json."""
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
@@ -71,5 +70,5 @@ class NodeState:
             file.sync()
         finally:
             file.close()
-        os.replace(draft, self._path)
+        draft.replace(self._path)
         self._disk.sync_directory(self._path.parent)

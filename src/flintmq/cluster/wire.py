@@ -7,7 +7,8 @@ follower has nothing else to do.
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Any, Final, final
+from contextlib import suppress
+from typing import Final, TypeVar, final
 
 from msgspec import DecodeError, Struct, msgpack
 
@@ -146,15 +147,16 @@ class Link:
         return data
 
     def close(self) -> None:
-        try:
+        # It may not be connected any more.
+        with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            # It was not connected any more.
-            pass
         self._socket.close()
 
 
-def read(body: bytes | memoryview, kind: type) -> Any:
+T = TypeVar("T")
+
+
+def read(body: bytes | memoryview, kind: type[T]) -> T:
     """Decode a body. Raises LinkError."""
     try:
         return msgpack.decode(body, type=kind)

@@ -52,8 +52,9 @@ class NodeStorage(Storage):
     `notify` is called on the sync thread whenever `durable_batch`, `full` or `failure` has changed; it must not block.
     `reserve_bytes` of disk space are reserved for a full disk. `segment_bytes` and `pages_memory_max` are in bytes.
     Disk, database and threads can be replaced, so that the whole storage can be simulated. Nothing may be appended to
-    the journal before `recover()`. With a `log`, it is that of the leader of a cluster: what changes is logged there,
-    and durable when the followers have it; `database` must log, too (`replication.disk.logs_statements`). Raises StorageError if the directory cannot be used.
+    the journal before `recover()`. With a `log`, the node leads a cluster: what changes is logged there, and is durable
+    when the followers have it; `database` must log, too (`replication.disk.logs_statements`). Raises StorageError if
+    the directory cannot be used.
     """
 
     def __init__(

@@ -100,8 +100,8 @@ class DefinitionDatabase:
     """The SQLite file. It is opened and read at start-up, and then used by the sync thread only.
 
     `synchronous` is SQLite's pragma; OFF is for data that may be lost. `told` is called with the statements of each
-    transaction before it is committed. `is_blank` says that the file was missing or empty. The first call that needs the tables creates them, so that the caller can first check whether other data
-    exists, and refuse.
+    transaction before it is committed. `is_blank` says that the file was missing or empty. The first call that needs
+    the tables creates them, so that the caller can first check whether other data exists, and refuse.
     """
 
     def __init__(

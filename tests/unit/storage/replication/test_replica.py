@@ -1,18 +1,18 @@
 """A follower's directory, after any operation of the leader, is one that recovery can start from."""
 
+import random
 import shutil
 from pathlib import Path
 
 import pytest
 
-from flintmq.base.errors import StorageError
 from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.files import RealDisk
-from flintmq.storage.node import NodeStorage
-from flintmq.storage.replication import operation
 from flintmq.storage.replication.disk import is_replicated, logs_statements
 from flintmq.storage.replication.log import OperationLog
 from flintmq.storage.replication.replica import Replica
+from tests.sim.database import DatabaseFile
+from tests.sim.disk import SimulatedDisk
 from tests.unit.storage.nodes import OpenNode
 
 
@@ -71,3 +71,44 @@ def test_every_prefix_is_a_state_after_a_crash(tmp_path: Path) -> None:
     again = OpenNode(tmp_path / "follower", segment=4096)
     assert [body[200:] for body in again.bodies()] == [str(number).encode() for number in range(0, 60, 3)]
     again.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_follower_loses_power(tmp_path: Path, seed: int) -> None:
+    """Recovery finds every message whose operations the follower had made up to a sync, and none that never was."""
+    chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    leading = Leading(tmp_path / "leader")
+    log, node = leading.log, leading.node
+    # The operation with which each message, and each settlement, is durable.
+    published: dict[int, int] = {}
+    settled: dict[int, int] = {}
+    for number in range(40):
+        (entry,) = node.publish(b"x" * chance.randrange(2_000) + b" " + str(number).encode())
+        node.storage.commit()
+        log.require(frozenset())
+        node.sync()
+        published[number] = log.newest
+        if chance.random() < 0.7:
+            node.storage.journal.settle(1, entry)
+            settled[number] = log.newest
+    node.close()
+    kept = log.after(0, log.newest)
+    assert kept is not None
+    disk = SimulatedDisk(seed)
+    root = Path("/data")
+    disk.make_directory(root)
+    definitions = DatabaseFile(chance, disk, root / "definitions.sqlite")
+    replica = Replica(disk, root, lambda: definitions.open(root / "definitions.sqlite"))
+    definitions.open(root / "definitions.sqlite").make()
+    made = chance.randrange(len(kept) // 4, len(kept))
+    durable = 0
+    for number, each in enumerate(kept[:made], 1):
+        if replica.run(each):
+            durable = number
+    disk.lose_power()
+    recovered = OpenNode(root, disk=disk, segment=4096, database=definitions.open)
+    found = {int(body.rpartition(b" ")[2]) for body in recovered.bodies()}
+    recovered.close()
+    assert found <= {number for number, at in published.items() if at - 20 < made}
+    safe = {number for number, at in published.items() if at <= durable and number not in settled}
+    assert safe <= found
