@@ -18,6 +18,8 @@ from flintmq.storage.layout import DEFINITIONS
 from flintmq.storage.replication.log import OperationLog
 from flintmq.storage.replication.replica import Replica
 
+# A copied file is synced after so many bytes, because whatever else the disk has to sync waits for it.
+SYNCED_BYTES: Final = 2 * 1024 * 1024
 # The follower connects within this time, or the leader is not there.
 CONNECT_SECONDS: Final = 1.0
 
@@ -155,6 +157,7 @@ class Following:
                 digests.append(digest(data))
         link.send(wire.FETCH, Fetch(name, digests))
         file = self._disk.create(path)
+        unsynced = 0
         try:
             while True:
                 kind, body = link.receive()
@@ -164,6 +167,10 @@ class Following:
                 if chunk.path != name:
                     raise LinkError(f"the leader sends {chunk.path!r} instead of {name!r}")
                 file.write_at(chunk.position, [chunk.data])
+                unsynced += len(chunk.data)
+                if unsynced >= SYNCED_BYTES:
+                    file.sync()
+                    unsynced = 0
             end: End = wire.read(body, End)
             if end.size >= 0:
                 file.truncate(end.size)
