@@ -6,7 +6,6 @@ The sync thread appends while other threads send and acknowledge, so all methods
 import threading
 from collections import deque
 from collections.abc import Callable
-from itertools import islice
 from typing import Final, final
 
 from flintmq.storage.replication.operation import Buffer
@@ -31,7 +30,9 @@ class OperationLog:
         self.confirmed = 0
         self._kept_bytes = kept_bytes
         self._lock = threading.Lock()
-        self._kept: deque[Buffer] = deque()
+        # The latest operations; those before `_first` are forgotten. A list, because readers begin anywhere in it.
+        self._kept: list[Buffer] = []
+        self._first = 0
         self._size = 0
         # The operations from here on must be kept, by the follower that will need them, whatever their size.
         self._held: dict[str, int] = {}
@@ -48,8 +49,8 @@ class OperationLog:
     def skip(self) -> None:
         """Count an operation that no follower will have: whoever comes later copies the files."""
         with self._lock:
-            self._kept.clear()
-            self._size = 0
+            if self._kept:
+                self._clear()
             self.newest += 1
             if not self._required:
                 self._confirm(self.newest)
@@ -68,14 +69,29 @@ class OperationLog:
     def restart(self, newest: int) -> None:
         """Forget all operations: the directory was copied from a leader whose newest one had this number."""
         with self._lock:
-            self._kept.clear()
-            self._size = 0
+            self._clear()
             self.newest = self.confirmed = newest
+
+    def _clear(self) -> None:
+        self._kept = []
+        self._first = 0
+        self._size = 0
 
     def _forget(self) -> None:
         oldest_held = min(self._held.values(), default=self.newest + 1)
-        while self._size > self._kept_bytes and self.newest - len(self._kept) + 1 < oldest_held:
-            self._size -= len(self._kept.popleft())
+        kept = self._kept
+        while self._size > self._kept_bytes and self._oldest < oldest_held:
+            self._size -= len(kept[self._first])
+            kept[self._first] = b""
+            self._first += 1
+        if self._first > len(kept) // 2:
+            del kept[: self._first]
+            self._first = 0
+
+    @property
+    def _oldest(self) -> int:
+        """The number of the oldest operation that is kept, or that of the next one."""
+        return self.newest - len(self._kept) + self._first + 1
 
     def hold(self, node: str) -> int:
         """Keep all operations from now on for a node that copies files. Returns the number of the newest one."""
@@ -92,10 +108,11 @@ class OperationLog:
     def after(self, number: int, most: int) -> list[Buffer] | None:
         """Up to `most` operations that follow the one with this number; None if they are not kept any more."""
         with self._lock:
-            skipped = number - (self.newest - len(self._kept))
+            skipped = number + 1 - self._oldest
             if skipped < 0:
                 return None
-            return list(islice(self._kept, skipped, skipped + most))
+            first = self._first + skipped
+            return self._kept[first : first + most]
 
     # -- acknowledgements ---------------------------------------------------------------------------------------
 
