@@ -51,7 +51,10 @@ class ReplicatedDisk(Disk):
 
     def log(self, kind: int, path: Path, number: int = 0, data: Sequence[bytes | memoryview] = ()) -> None:
         """Log a change, unless only this node has the file."""
-        name = self._name(path)
+        self.log_named(kind, self.name(path), number, data)
+
+    def log_named(self, kind: int, name: str, number: int, data: Sequence[bytes | memoryview]) -> None:
+        """Log a change of the file with a `name`, which is empty if only this node has it."""
         if not name:
             return
         if self._log.is_idle:
@@ -59,7 +62,7 @@ class ReplicatedDisk(Disk):
         else:
             self._log.append(operation.encode(kind, name, number, data))
 
-    def _name(self, path: Path) -> str:
+    def name(self, path: Path) -> str:
         """The path within the directory; empty if followers do not have it."""
         if not path.is_relative_to(self._root):
             return ""
@@ -84,10 +87,10 @@ class ReplicatedDisk(Disk):
     def create(self, path: Path) -> DiskFile:
         file = self._disk.create(path)
         self.log(operation.CREATE, path)
-        return _ReplicatedFile(file, self.log)
+        return _ReplicatedFile(file, self)
 
     def open(self, path: Path) -> DiskFile:
-        return _ReplicatedFile(self._disk.open(path), self.log)
+        return _ReplicatedFile(self._disk.open(path), self)
 
     def size_of(self, path: Path) -> int:
         return self._disk.size_of(path)
@@ -97,7 +100,7 @@ class ReplicatedDisk(Disk):
 
     def rename(self, old: Path, new: Path) -> None:
         self._disk.rename(old, new)
-        self.log(operation.RENAME, old, 0, [self._name(new).encode(errors="surrogateescape")])
+        self.log(operation.RENAME, old, 0, [self.name(new).encode(errors="surrogateescape")])
 
     def unlink(self, path: Path) -> None:
         self._disk.unlink(path)
@@ -115,17 +118,26 @@ class ReplicatedDisk(Disk):
 
 @final
 class _ReplicatedFile(DiskFile):
-    def __init__(self, file: DiskFile, log: Callable[[int, Path, int, Sequence[bytes | memoryview]], None]) -> None:
+    def __init__(self, file: DiskFile, disk: ReplicatedDisk) -> None:
         self.path = file.path
         self._file = file
-        self._log = log
+        self._disk = disk
+        # The name for the path that the file had at the last change: whoever renames it sets another path.
+        self._named = self.path
+        self._name = disk.name(self.path)
+
+    def _log(self, kind: int, number: int, data: Sequence[bytes | memoryview]) -> None:
+        if self.path is not self._named:
+            self._named = self.path
+            self._name = self._disk.name(self.path)
+        self._disk.log_named(kind, self._name, number, data)
 
     def write_at(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
-        self._log(operation.WRITE, self.path, position, parts)
+        self._log(operation.WRITE, position, parts)
         self._file.write_at(position, parts)
 
     def write_through(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
-        self._log(operation.WRITE_THROUGH, self.path, position, parts)
+        self._log(operation.WRITE_THROUGH, position, parts)
         self._file.write_through(position, parts)
 
     def read_at(self, position: int, size: int) -> bytes:
@@ -135,7 +147,7 @@ class _ReplicatedFile(DiskFile):
         return self._file.size()
 
     def truncate(self, size: int) -> None:
-        self._log(operation.TRUNCATE, self.path, size, ())
+        self._log(operation.TRUNCATE, size, ())
         self._file.truncate(size)
 
     def allocate(self, size: int) -> None:
@@ -143,7 +155,7 @@ class _ReplicatedFile(DiskFile):
         self._file.allocate(size)
 
     def sync(self) -> None:
-        self._log(operation.SYNC, self.path, 0, ())
+        self._log(operation.SYNC, 0, ())
         self._file.sync()
 
     def close(self) -> None:
