@@ -10,10 +10,12 @@ import pytest
 from flintmq.base.errors import FlintError
 from flintmq.cluster.following import Following
 from flintmq.cluster.leading import Followers, History
+from flintmq.cluster.machine import RealDirectory, RealMachine
 from flintmq.cluster.state import NodeState
 from flintmq.storage.replication.disk import logs_statements
 from flintmq.storage.replication.log import OperationLog
 from tests.unit.storage.nodes import OpenNode
+from tests.waiting import wait_until
 
 SILENCE_SECONDS = 5.0
 
@@ -27,20 +29,13 @@ class LeadingNode:
         self.log = log or OperationLog()
         self.log.require(frozenset(required))
         history = History(term, previous, self.log.newest)
-        self.followers = Followers(path, "c", path.name, history, self.log, lambda: None, SILENCE_SECONDS)
+        bound = socket.create_server(("127.0.0.1", 0))
+        self.machine = RealMachine(bound, SILENCE_SECONDS)
+        self.followers = Followers(self.machine, RealDirectory(path), "c", path.name, history, self.log, lambda: None)
         self.log.on_append = self.followers.wake
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.address: tuple[str, int] = self.socket.getsockname()
+        self.address = f"127.0.0.1:{bound.getsockname()[1]}"
         self.node = OpenNode(path, segment=65536, database=logs_statements(self.log), log=self.log)
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self.socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.followers.serve, args=(connection,), daemon=True).start()
+        self.machine.serve(self.followers.serve)
 
     def await_followers(self, *nodes: str) -> None:
         deadline = time.monotonic() + 30
@@ -49,9 +44,14 @@ class LeadingNode:
             time.sleep(0.01)
 
     def close(self) -> None:
-        self.socket.close()
+        self.machine.close()
         self.followers.close()
         self.node.close()
+
+
+def client_machine() -> RealMachine:
+    """A machine that only connects to others."""
+    return RealMachine(socket.socket(), SILENCE_SECONDS)
 
 
 class FollowingNode:
@@ -61,12 +61,13 @@ class FollowingNode:
         path.mkdir(exist_ok=True)
         self.path = path
         self.log = log or OperationLog()
-        self.state = state or NodeState(path, "c", path.name)
+        directory = RealDirectory(path)
+        self.state = state or NodeState(directory.disk, path, "c", path.name)
         self.error: FlintError | None = None
-        self._following = Following(path, "c", self.state, self.log, SILENCE_SECONDS)
+        self._following = Following(client_machine(), directory, "c", self.state, self.log)
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def follow(self, address: tuple[str, int], term: int = 1) -> None:
+    def follow(self, address: str, term: int = 1) -> None:
         self._target = (address, term)
         self._thread.start()
 
@@ -153,6 +154,8 @@ def test_another_leader_takes_over(tmp_path: Path) -> None:
     leading.log.require(frozenset({"b", "c"}))
     publish(leading, *range(50))
     leading.node.sync()
+    # What is logged behind the last sync has come, too: otherwise one of them could have more than the other.
+    wait_until(lambda: {follower.log.newest for follower in followers} == {leading.log.newest})
     for follower in followers:
         follower.stop()
     # The old leader does not know that it is none any more. Nobody confirms what it takes.
@@ -189,9 +192,9 @@ def test_who_is_refused(tmp_path: Path, cluster: str, node: str, reason: str) ->
     """The follower is told why, and what to do."""
     leading = LeadingNode(tmp_path / "a")
     (tmp_path / "x").mkdir()
-    following = Following(
-        tmp_path / "x", cluster, NodeState(tmp_path / "x", cluster, node), OperationLog(), SILENCE_SECONDS
-    )
+    directory = RealDirectory(tmp_path / "x")
+    state = NodeState(directory.disk, directory.root, cluster, node)
+    following = Following(client_machine(), directory, cluster, state, OperationLog())
     with pytest.raises(FlintError, match=reason):
         following.run(leading.address, 1)
     leading.close()

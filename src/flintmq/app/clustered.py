@@ -10,7 +10,8 @@ from flintmq.app.node import Node
 from flintmq.app.runtime_environment import replicated
 from flintmq.base.errors import ConfigurationError
 from flintmq.cluster.etcd import Etcd
-from flintmq.cluster.membership import Membership
+from flintmq.cluster.machine import RealDirectory, RealMachine
+from flintmq.cluster.membership import SILENCE_SECONDS, Membership
 from flintmq.server import service_manager
 from flintmq.server.config import Settings
 from flintmq.server.signals import Signals
@@ -26,10 +27,10 @@ async def serve_clustered(settings: Settings, signals: Signals) -> int:
     address = given.address or f"{given.host}:{bound.getsockname()[1]}"
     membership = Membership(
         Etcd(given.etcd.split(), given.name),
-        settings.storage.directory,
+        RealMachine(bound, SILENCE_SECONDS),
+        RealDirectory(settings.storage.directory),
         given.name,
         given.node,
-        bound,
         address,
         given.min_in_sync,
     )

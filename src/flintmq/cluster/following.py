@@ -1,49 +1,44 @@
 """A follower's side of replication: it copies the leader's files once, and then makes the leader's changes."""
 
-import os
-import socket
-from contextlib import suppress
-from pathlib import Path
+from contextlib import closing, suppress
 from typing import Final, final
 
 from flintmq import __version__
 from flintmq.base.errors import StorageError
 from flintmq.cluster import wire
-from flintmq.cluster.leading import CHUNK_BYTES, digest, replicated_files
+from flintmq.cluster.leading import CHUNK_BYTES, digest
+from flintmq.cluster.ports import Directory, Link, LinkError, Machine
 from flintmq.cluster.state import NodeState
-from flintmq.cluster.wire import Chunk, End, Fetch, Hello, Link, LinkError, Refusal, Welcome
-from flintmq.storage.definitions.database import DefinitionDatabase
-from flintmq.storage.files import Disk, RealDisk
-from flintmq.storage.layout import DEFINITIONS
+from flintmq.cluster.wire import Chunk, End, Fetch, Hello, Refusal, Welcome
 from flintmq.storage.replication.log import OperationLog
 from flintmq.storage.replication.replica import Replica
 
 # A copied file is synced after so many bytes, because whatever else the disk has to sync waits for it.
 SYNCED_BYTES: Final = 2 * 1024 * 1024
-# The follower connects within this time, or the leader is not there.
-CONNECT_SECONDS: Final = 1.0
 
 
 @final
 class Following:
-    """Follows one leader in the directory `root`. `log` gets what was received, for the case that this node leads next.
+    """Follows one leader in the directory. `log` gets what was received, for the case that this node leads next.
 
     `state` says how far the directory is. Nothing else may use the directory meanwhile.
     """
 
-    def __init__(self, root: Path, cluster: str, state: NodeState, log: OperationLog, silence_seconds: float) -> None:
-        self._root = root
+    def __init__(
+        self, machine: Machine, directory: Directory, cluster: str, state: NodeState, log: OperationLog
+    ) -> None:
+        self._machine = machine
+        self._directory = directory
         self._cluster = cluster
         self._state = state
         self._log = log
-        self._silence_seconds = silence_seconds
-        self._disk: Disk = RealDisk()
-        self._replica = Replica(self._disk, root, lambda: DefinitionDatabase(root / DEFINITIONS))
+        self._disk = directory.disk
+        self._replica = Replica(directory.disk, directory.root, directory.open_definitions)
         self._link: Link | None = None
         # The number from which on the copied files are whole.
         self._whole_at = 0
 
-    def run(self, address: tuple[str, int], term: int) -> None:
+    def run(self, address: str, term: int) -> None:
         """Follow the leader of `term` at this address until that is not possible any more. Blocks.
 
         From here on, leaders of earlier terms get no answers, not even after a restart.
@@ -54,11 +49,7 @@ class Following:
         if term < self._state.seen_term:
             raise LinkError(f"term {term} is over: term {self._state.seen_term} was seen")
         self._state.see(term)
-        try:
-            connection = socket.create_connection(address, CONNECT_SECONDS)
-        except OSError as error:
-            raise LinkError(f"the leader at {address[0]}:{address[1]} cannot be reached ({error})") from error
-        self._link = link = Link(connection, self._silence_seconds)
+        self._link = link = self._machine.connect(address)
         try:
             self._follow(link, term)
         except StorageError:
@@ -130,14 +121,17 @@ class Following:
         replica.is_copying = True
         link.send(wire.LIST)
         names: list[str] = wire.read(self._expect(link, wire.FILES), list[str])
-        for name in set(replicated_files(self._root)).difference(names):
-            self._disk.unlink(self._root / name)
+        root = self._directory.root
+        own = self._directory.names()
+        for name in sorted(set(own).difference(names)):
+            self._disk.unlink(root / name)
         for name in names:
             self._fetch(link, name)
         link.send(wire.DEFINITIONS)
-        self._put_definitions(self._expect(link, wire.DEFINITIONS))
-        for directory, _, _ in os.walk(self._root):
-            self._disk.sync_directory(Path(directory))
+        self._directory.put_definitions(self._expect(link, wire.DEFINITIONS))
+        parents = {parent for name in [*own, *names] for parent in (root / name).parents}
+        for directory in sorted(parent for parent in parents if parent.is_relative_to(root)):
+            self._disk.sync_directory(directory)
         self._log.restart(welcome.number)
         self._whole_at = welcome.number
         state.term = welcome.term
@@ -152,9 +146,11 @@ class Following:
         path = self._replica.path(name)
         self._disk.make_directory(path.parent)
         digests = []
-        with suppress(FileNotFoundError), path.open("rb") as own:
-            while data := own.read(CHUNK_BYTES):
+        with suppress(FileNotFoundError), closing(self._disk.open(path)) as own:
+            position = 0
+            while data := own.read_at(position, CHUNK_BYTES):
                 digests.append(digest(data))
+                position += len(data)
         link.send(wire.FETCH, Fetch(name, digests))
         file = self._disk.create(path)
         unsynced = 0
@@ -179,20 +175,6 @@ class Following:
             file.close()
         if end.size < 0:
             self._disk.unlink(path)
-
-    def _put_definitions(self, data: memoryview) -> None:
-        path = self._root / DEFINITIONS
-        for suffix in ("-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-        draft = path.with_name(path.name + ".copy")
-        file = self._disk.create(draft)
-        try:
-            file.truncate(0)
-            file.write_at(0, [data])
-            file.sync()
-        finally:
-            file.close()
-        self._disk.rename(draft, path)
 
     def _become_whole(self) -> None:
         self._replica.sync()

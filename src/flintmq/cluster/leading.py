@@ -1,20 +1,15 @@
 """A leader's side of replication: followers connect, copy the files that differ, and get operations from then on."""
 
 import hashlib
-import os
-import socket
-import sqlite3
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import Final, final
 
 from flintmq import __version__
 from flintmq.cluster import wire
-from flintmq.cluster.wire import Chunk, End, Fetch, Hello, Link, LinkError, Welcome
-from flintmq.storage.layout import DEFINITIONS
+from flintmq.cluster.ports import Directory, Link, LinkError, Machine
+from flintmq.cluster.wire import Chunk, End, Fetch, Hello, Welcome
 from flintmq.storage.replication.disk import is_replicated
 from flintmq.storage.replication.log import OperationLog
 
@@ -29,15 +24,6 @@ ALIVE_SECONDS: Final = 0.4
 
 def digest(chunk: bytes) -> bytes:
     return hashlib.sha256(chunk).digest()[:DIGEST_BYTES]
-
-
-def replicated_files(root: Path) -> Iterator[str]:
-    """The names of all files that followers have, too."""
-    for directory, _, names in os.walk(root):
-        for name in names:
-            path = (Path(directory) / name).relative_to(root).as_posix()
-            if is_replicated(path):
-                yield path
 
 
 @final
@@ -63,37 +49,33 @@ class History:
 
 @final
 class Followers:
-    """Serves followers that connect. `changed` is called, on any thread, when one is there, has caught up, or is gone.
-
-    `silence_seconds` is how long a follower may be silent before it counts as gone.
-    """
+    """Serves followers. `changed` is called, on any thread, when one comes, has caught up, or is gone."""
 
     def __init__(
         self,
-        root: Path,
+        machine: Machine,
+        directory: Directory,
         cluster: str,
         node: str,
         history: History,
         log: OperationLog,
         changed: Callable[[], None],
-        silence_seconds: float,
     ) -> None:
-        self._root = root
+        self._machine = machine
+        self._directory = directory
         self._cluster = cluster
         self._node = node
         self._history = history
         self._log = log
         self._changed = changed
-        self._silence_seconds = silence_seconds
         self._links: dict[str, _FollowerLink] = {}
         self._lock = threading.Lock()
         self._is_closed = False
         # The highest term that a follower has told of: if it is higher than this one, another leader was elected.
         self.seen_term = 0
 
-    def serve(self, connection: socket.socket) -> None:
+    def serve(self, link: Link) -> None:
         """Serve a connection until it ends. Blocks."""
-        link = Link(connection, self._silence_seconds)
         try:
             self._serve(link)
         except LinkError:
@@ -110,7 +92,7 @@ class Followers:
         if refusal:
             link.send(wire.REFUSED, refusal)
             return
-        follower = _FollowerLink(self._root, hello, link, self._history, self._log, self._changed)
+        follower = _FollowerLink(self._machine, self._directory, hello, link, self._history, self._log, self._changed)
         with self._lock:
             if self._is_closed:
                 return
@@ -162,7 +144,8 @@ class Followers:
 class _FollowerLink:
     def __init__(
         self,
-        root: Path,
+        machine: Machine,
+        directory: Directory,
         hello: Hello,
         link: Link,
         history: History,
@@ -170,13 +153,14 @@ class _FollowerLink:
         changed: Callable[[], None],
     ) -> None:
         self.has_caught_up = False
-        self._root = root
+        self._machine = machine
+        self._directory = directory
         self._hello = hello
         self._link = link
         self._history = history
         self._log = log
         self._changed = changed
-        self._woken = threading.Event()
+        self._woken = machine.event()
         self._is_closed = False
         # The follower has all that it copied once it has acknowledged this number.
         self._whole_at = 0
@@ -190,11 +174,11 @@ class _FollowerLink:
         while True:
             kind, body = self._link.receive()
             if kind == wire.LIST:
-                self._link.send(wire.FILES, sorted(replicated_files(self._root)))
+                self._link.send(wire.FILES, self._directory.names())
             elif kind == wire.FETCH:
                 self._send_file(wire.read(body, Fetch))
             elif kind == wire.DEFINITIONS:
-                self._send_definitions()
+                self._link.send_parts(wire.DEFINITIONS, [self._directory.copy_definitions()])
             elif kind == wire.FOLLOW:
                 break
             else:
@@ -203,8 +187,7 @@ class _FollowerLink:
         if must_copy:
             # What the copy may have in part comes again.
             self._whole_at = log.newest
-        sending = threading.Thread(target=self._send_operations, args=(number,), daemon=True)
-        sending.start()
+        wait_for_sending = self._machine.start(lambda: self._send_operations(number))
         try:
             while True:
                 kind, body = self._link.receive()
@@ -213,7 +196,7 @@ class _FollowerLink:
                 self._acknowledged(wire.read(body, int))
         finally:
             self.close()
-            sending.join()
+            wait_for_sending()
 
     def _acknowledged(self, number: int) -> None:
         self._log.acknowledge(self._hello.node, number)
@@ -223,13 +206,13 @@ class _FollowerLink:
             self._changed()
 
     def _send_file(self, fetch: Fetch) -> None:
-        path = self._root / fetch.path
         position = 0
         try:
             if not is_replicated(fetch.path) or ".." in fetch.path.split("/"):
                 raise LinkError(f"a follower asks for {fetch.path!r}")
-            with path.open("rb") as file:
-                while data := file.read(CHUNK_BYTES):
+            file = self._directory.disk.open(self._directory.root / fetch.path)
+            with closing(file):
+                while data := file.read_at(position, CHUNK_BYTES):
                     index = position // CHUNK_BYTES
                     if index >= len(fetch.digests) or digest(data) != fetch.digests[index]:
                         self._link.send(wire.CHUNK, Chunk(fetch.path, position, data))
@@ -237,15 +220,6 @@ class _FollowerLink:
         except FileNotFoundError:
             position = -1
         self._link.send(wire.END, End(fetch.path, position))
-
-    def _send_definitions(self) -> None:
-        with tempfile.TemporaryDirectory(prefix=".follower-", dir=self._root) as directory:
-            copy = Path(directory) / "copy"
-            uri = f"{(self._root / DEFINITIONS).absolute().as_uri()}?mode=ro"
-            with closing(sqlite3.connect(uri, uri=True)) as source, closing(sqlite3.connect(copy)) as target:
-                source.backup(target)
-                target.execute("PRAGMA journal_mode = DELETE")
-            self._link.send_parts(wire.DEFINITIONS, [copy.read_bytes()])
 
     def _send_operations(self, number: int) -> None:
         """Send the operations behind this one as they come, until the connection ends."""

@@ -5,11 +5,7 @@ safe to replace a leader that still lives: its followers do not answer it any mo
 """
 
 import asyncio
-import socket
-import threading
-import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Final, final
 
 from flintmq import __version__
@@ -17,8 +13,9 @@ from flintmq.base.errors import ConfigurationError, StorageError
 from flintmq.cluster.coordinator import Coordinator, CoordinatorError, LeaseLost, Member, OutcomeUnknown, View
 from flintmq.cluster.following import Following
 from flintmq.cluster.leading import Followers, History
+from flintmq.cluster.ports import Directory, Link, LinkError, Machine, NobodyListens
 from flintmq.cluster.state import NodeState
-from flintmq.cluster.wire import LinkError, Refusal
+from flintmq.cluster.wire import Refusal
 from flintmq.server import logs
 from flintmq.storage.replication.log import OperationLog
 
@@ -40,30 +37,29 @@ _NOBODY: Final = ""
 
 @final
 class Membership:
-    """The node `node` of the cluster, with the data directory `root`. Its lease lasts as long as `run` runs.
+    """The node `node` of the cluster, which other nodes reach at `address`.
 
-    `address` is where other nodes reach it, and `bound` the socket that is listened on there. Nothing is confirmed as
-    long as fewer than `min_in_sync` nodes are in sync, this one included.
+    Nothing is confirmed as long as fewer than `min_in_sync` nodes are in sync, this one included.
     """
 
     def __init__(
         self,
         coordinator: Coordinator,
-        root: Path,
+        machine: Machine,
+        directory: Directory,
         cluster: str,
         node: str,
-        bound: socket.socket,
         address: str,
         min_in_sync: int,
     ) -> None:
-        root.mkdir(mode=0o750, parents=True, exist_ok=True)
+        directory.disk.make_directory(directory.root)
         self.operations = OperationLog()
-        self._state = NodeState(root, cluster, node)
+        self._state = NodeState(directory.disk, directory.root, cluster, node)
         self._coordinator = coordinator
-        self._root = root
+        self._machine = machine
+        self._directory = directory
         self._cluster = cluster
         self._node = node
-        self._bound = bound
         self._address = address
         self._min_in_sync = min_in_sync
         self._lease = 0
@@ -93,25 +89,21 @@ class Membership:
         await self._renew_or_grant()
         await self._coordinator.put_member(Member(self._node, self._node, self._address, __version__), False)
         self._tasks.append(self._loop.create_task(self._keep_alive()))
-        threading.Thread(target=self._accept, name="flintmq-cluster", daemon=True).start()
+        self._machine.serve(self._serve)
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._bound.accept()
-            except OSError:
-                return
-            followers = self._followers
-            if followers is None:
-                # The other node asks the coordinator again.
-                connection.close()
-                continue
-            threading.Thread(target=followers.serve, args=(connection,), name="flintmq-follower", daemon=True).start()
+    def _serve(self, link: Link) -> None:
+        """Serve a follower, on a thread of its own."""
+        followers = self._followers
+        if followers is None:
+            # The other node asks the coordinator again.
+            link.close()
+        else:
+            followers.serve(link)
 
     # -- the lease ----------------------------------------------------------------------------------------------
 
     async def _renew_or_grant(self) -> None:
-        asked_at = time.monotonic()
+        asked_at = self._loop.time()
         if self._lease:
             try:
                 await self._coordinator.renew(self._lease)
@@ -132,7 +124,7 @@ class Membership:
                     await self._renew_or_grant()
             except (CoordinatorError, TimeoutError) as error:
                 log.warning("lease not renewed", reason=str(error) or "no answer")
-                if time.monotonic() - self._renewed_at > STEP_DOWN_SECONDS:
+                if self._loop.time() - self._renewed_at > STEP_DOWN_SECONDS:
                     self._step_down("the coordinator does not answer")
 
     def _step_down(self, reason: str) -> None:
@@ -178,14 +170,14 @@ class Membership:
                 async with asyncio.timeout(RETRY_SECONDS):
                     await self._coordinator.changed(view.revision)
             return 0
-        host, _, port = member.replication.rpartition(":")
-        following = Following(self._root, self._cluster, self._state, self.operations, SILENCE_SECONDS)
+        address = member.replication
+        following = Following(self._machine, self._directory, self._cluster, self._state, self.operations)
         self._following = following
         self._replaced = leader.node
         log.info("following", leader=leader.node, term=leader.term)
         watching = self._loop.create_task(self._watch_leader(leader.term, view.revision, following))
         try:
-            await asyncio.to_thread(following.run, (host, int(port)), leader.term)
+            await self._machine.run(lambda: following.run(address, leader.term))
         except (LinkError, Refusal) as error:
             log.warning("not following", leader=leader.node, reason=str(error))
         except (StorageError, OSError) as error:
@@ -194,7 +186,7 @@ class Membership:
         finally:
             watching.cancel()
             self._following = None
-        if await self._is_dead(host, int(port)):
+        if await self._is_dead(address):
             # Nobody listens there: its process has ended, and its lease need not be waited for.
             seen = await self._coordinator.view()
             if seen.leader is not None and seen.leader.term == leader.term:
@@ -218,16 +210,20 @@ class Membership:
                 following.close()
                 return
 
-    async def _is_dead(self, host: str, port: int) -> bool:
-        try:
-            async with asyncio.timeout(GRACE_SECONDS):
-                _, writer = await asyncio.open_connection(host, port)
-        except ConnectionRefusedError:
-            return True
-        except (OSError, TimeoutError):
-            return False
-        writer.close()
-        return False
+    async def _is_dead(self, address: str) -> bool:
+        is_dead = False
+
+        def look() -> None:
+            nonlocal is_dead
+            try:
+                self._machine.connect(address).close()
+            except NobodyListens:
+                is_dead = True
+            except LinkError:
+                pass
+
+        await self._machine.run(look)
+        return is_dead
 
     # -- leading ------------------------------------------------------------------------------------------------
 
@@ -241,7 +237,13 @@ class Membership:
         view = await self._coordinator.view()
         self._in_sync, self._in_sync_revision = view.in_sync, view.in_sync_revision
         followers = Followers(
-            self._root, self._cluster, self._node, history, self.operations, self._tell_changed, SILENCE_SECONDS
+            self._machine,
+            self._directory,
+            self._cluster,
+            self._node,
+            history,
+            self.operations,
+            self._tell_changed,
         )
         if self._node not in self._in_sync:
             await self._write_in_sync(term, frozenset({self._node}))
@@ -255,7 +257,7 @@ class Membership:
         self._loop.call_soon_threadsafe(self._changed.set)
 
     async def _watch_followers(self, term: int, followers: Followers) -> None:
-        began = time.monotonic()
+        began = self._loop.time()
         while not self._deposed.is_set():
             self._changed.clear()
             if followers.seen_term > term:
@@ -263,7 +265,7 @@ class Membership:
                 return
             there = followers.caught_up() | {self._node}
             wanted = (self._in_sync - {self._replaced}) | there
-            if time.monotonic() - began > GRACE_SECONDS:
+            if self._loop.time() - began > GRACE_SECONDS:
                 wanted = there
             try:
                 if wanted != self._in_sync:
@@ -338,7 +340,7 @@ class Membership:
             task.cancel()
         if self._following is not None:
             self._following.close()
-        self._bound.close()
+        self._machine.close()
         if self._lease:
             with suppress(CoordinatorError):
                 await self._coordinator.revoke(self._lease)

@@ -1,13 +1,13 @@
 """What a node of a cluster knows of itself across restarts: <data>/.cluster.json."""
 
-from contextlib import suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Final, final
 
 from msgspec import DecodeError, Struct, json
 
 from flintmq.base.errors import StorageError
-from flintmq.storage.files import RealDisk
+from flintmq.storage.files import Disk
 
 NAME: Final = ".cluster.json"
 
@@ -29,7 +29,7 @@ class NodeState:
         term: The term of the last operation in the directory, and whether it `is_known`: not after a restart.
     """
 
-    def __init__(self, root: Path, cluster: str, node: str) -> None:
+    def __init__(self, disk: Disk, root: Path, cluster: str, node: str) -> None:
         self.node = node
         self.seen_term = 0
         self.is_whole = True
@@ -37,9 +37,10 @@ class NodeState:
         self.is_known = False
         self._path = root / NAME
         self._cluster = cluster
-        self._disk = RealDisk()
+        self._disk = disk
         try:
-            stored = json.decode(self._path.read_bytes(), type=_Stored)
+            with closing(disk.open(self._path)) as file:
+                stored = json.decode(file.read_at(0, file.size()), type=_Stored)
         except FileNotFoundError:
             return
         except (OSError, DecodeError) as error:
@@ -62,13 +63,9 @@ class NodeState:
     def save(self) -> None:
         data = json.encode(_Stored(self._cluster, self.node, self.seen_term, self.is_whole))
         draft = self._path.with_name(NAME + ".new")
-        with suppress(FileNotFoundError):
-            draft.unlink()
-        file = self._disk.create(draft)
-        try:
+        with closing(self._disk.create(draft)) as file:
             file.write_at(0, [data])
+            file.truncate(len(data))
             file.sync()
-        finally:
-            file.close()
-        draft.replace(self._path)
+        self._disk.rename(draft, self._path)
         self._disk.sync_directory(self._path.parent)

@@ -1,18 +1,13 @@
-"""Messages between a leader and a follower: a length, a kind, and a body in MessagePack; or bytes as they are.
+"""Messages between a leader and a follower: their kinds and their bodies."""
 
-All calls block, because each connection has threads of its own: the event loop must not wait for a slow follower, and a
-follower has nothing else to do.
-"""
-
-import socket
 import struct
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Final, TypeVar, final
+from typing import Final, TypeVar
 
 from msgspec import DecodeError, Struct, msgpack
 
 from flintmq.base.errors import FlintError
+from flintmq.cluster.ports import LinkError
 
 # The first message of a follower, and the leader's answer.
 HELLO: Final = 1
@@ -34,16 +29,8 @@ ALIVE: Final = 13
 
 # The version of these messages. A follower may be newer than its leader, but not older.
 PROTOCOL: Final = 1
-MESSAGE_MAX_BYTES: Final = 1 << 30
-# Linux takes at most this many parts at once (IOV_MAX).
-_PARTS_MAX: Final = 1_024
-_HEAD: Final = struct.Struct(">IB")
 _OPERATIONS_HEAD: Final = struct.Struct(">QI")
 _LENGTH: Final = struct.Struct(">I")
-
-
-class LinkError(FlintError):
-    """The other node has closed the connection, is silent, or sends what cannot be read."""
 
 
 class Refusal(FlintError):
@@ -93,64 +80,6 @@ class End(Struct):
 
     path: str
     size: int
-
-
-@final
-class Link:
-    """A connection between two nodes. `silence_seconds` is how long a message is waited for."""
-
-    def __init__(self, connection: socket.socket, silence_seconds: float) -> None:
-        self._socket = connection
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.settimeout(silence_seconds)
-
-    def send(self, kind: int, body: object = None) -> None:
-        self.send_parts(kind, [msgpack.encode(body)])
-
-    def send_parts(self, kind: int, parts: Sequence[bytes | memoryview]) -> None:
-        size = 0
-        for part in parts:
-            size += len(part)
-        waiting = [memoryview(_HEAD.pack(size, kind)), *[memoryview(part) for part in parts]]
-        try:
-            at = 0
-            while at < len(waiting):
-                sent = self._socket.sendmsg(waiting[at : at + _PARTS_MAX])
-                while at < len(waiting) and sent >= len(waiting[at]):
-                    sent -= len(waiting[at])
-                    at += 1
-                if sent:
-                    waiting[at] = waiting[at][sent:]
-        except OSError as error:
-            raise LinkError(f"the connection to the other node is broken ({error})") from error
-
-    def receive(self) -> tuple[int, memoryview]:
-        """Wait for a message. Raises LinkError."""
-        size, kind = _HEAD.unpack(self._read(_HEAD.size))
-        if size > MESSAGE_MAX_BYTES:
-            raise LinkError(f"the other node sends a message of {size} bytes: is it FlintMQ?")
-        return kind, self._read(size)
-
-    def _read(self, size: int) -> memoryview:
-        data = memoryview(bytearray(size))
-        at = 0
-        while at < size:
-            try:
-                got = self._socket.recv_into(data[at:])
-            except TimeoutError:
-                raise LinkError("the other node is silent") from None
-            except OSError as error:
-                raise LinkError(f"the connection to the other node is broken ({error})") from error
-            if not got:
-                raise LinkError("the other node has closed the connection")
-            at += got
-        return data
-
-    def close(self) -> None:
-        # It may not be connected any more.
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
 
 
 T = TypeVar("T")

@@ -1,5 +1,6 @@
 """The data directory of a follower: it makes the changes that the leader's storage has made to its own."""
 
+import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -59,7 +60,10 @@ class Replica:
     def _apply(self, data: Buffer) -> None:
         if self._definitions is None:
             self._definitions = self._open_definitions()
-        self._definitions.apply(decode_statements(data))
+        try:
+            self._definitions.apply(decode_statements(data))
+        except sqlite3.Error as error:
+            raise StorageError(f"the definitions cannot be changed as the leader has changed them: {error}") from error
 
     def _change(self, made: Operation) -> None:
         path = self.path(made.path)

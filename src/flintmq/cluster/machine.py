@@ -1,0 +1,188 @@
+"""The machine of a node: TCP connections, threads, and its disk."""
+
+import asyncio
+import os
+import socket
+import sqlite3
+import struct
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final, final
+
+from flintmq.cluster.ports import Directory, Event, Link, LinkError, Machine, NobodyListens
+from flintmq.storage.definitions.database import DefinitionDatabase
+from flintmq.storage.files import RealDisk
+from flintmq.storage.layout import DEFINITIONS
+from flintmq.storage.replication.disk import is_replicated
+
+# A node is reached within this time, or it is not there.
+CONNECT_SECONDS: Final = 1.0
+MESSAGE_MAX_BYTES: Final = 1 << 30
+# Linux takes at most this many parts at once (IOV_MAX).
+_PARTS_MAX: Final = 1_024
+# The length of the body, and the kind.
+_HEAD: Final = struct.Struct(">IB")
+
+
+@final
+class TcpLink(Link):
+    """A connection whose other end is silent for at most `silence_seconds`."""
+
+    def __init__(self, connection: socket.socket, silence_seconds: float) -> None:
+        self._socket = connection
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.settimeout(silence_seconds)
+
+    def send_parts(self, kind: int, parts: Sequence[bytes | memoryview]) -> None:
+        size = 0
+        for part in parts:
+            size += len(part)
+        waiting = [memoryview(_HEAD.pack(size, kind)), *[memoryview(part) for part in parts]]
+        try:
+            at = 0
+            while at < len(waiting):
+                sent = self._socket.sendmsg(waiting[at : at + _PARTS_MAX])
+                while at < len(waiting) and sent >= len(waiting[at]):
+                    sent -= len(waiting[at])
+                    at += 1
+                if sent:
+                    waiting[at] = waiting[at][sent:]
+        except OSError as error:
+            raise LinkError(f"the connection to the other node is broken ({error})") from error
+
+    def receive(self) -> tuple[int, memoryview]:
+        size, kind = _HEAD.unpack(self._read(_HEAD.size))
+        if size > MESSAGE_MAX_BYTES:
+            raise LinkError(f"the other node sends a message of {size} bytes: is it FlintMQ?")
+        return kind, self._read(size)
+
+    def _read(self, size: int) -> memoryview:
+        data = memoryview(bytearray(size))
+        at = 0
+        while at < size:
+            try:
+                got = self._socket.recv_into(data[at:])
+            except TimeoutError:
+                raise LinkError("the other node is silent") from None
+            except OSError as error:
+                raise LinkError(f"the connection to the other node is broken ({error})") from error
+            if not got:
+                raise LinkError("the other node has closed the connection")
+            at += got
+        return data
+
+    def close(self) -> None:
+        # It may not be connected any more.
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+@final
+class ThreadEvent(Event):
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    def clear(self) -> None:
+        self._event.clear()
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        return self._event.wait(seconds)
+
+
+@final
+class RealMachine(Machine):
+    """`bound` is the socket that is listened on for other nodes, which may be silent for at most `silence_seconds`."""
+
+    def __init__(self, bound: socket.socket, silence_seconds: float) -> None:
+        self._bound = bound
+        self._silence_seconds = silence_seconds
+
+    def connect(self, address: str) -> Link:
+        host, _, port = address.rpartition(":")
+        try:
+            connection = socket.create_connection((host, int(port)), CONNECT_SECONDS)
+        except ConnectionRefusedError as error:
+            raise NobodyListens(f"nobody listens at {address}") from error
+        except OSError as error:
+            raise LinkError(f"the node at {address} cannot be reached ({error})") from error
+        return TcpLink(connection, self._silence_seconds)
+
+    def serve(self, serve: Callable[[Link], None]) -> None:
+        threading.Thread(target=self._accept, args=(serve,), name="flintmq-cluster", daemon=True).start()
+
+    def _accept(self, serve: Callable[[Link], None]) -> None:
+        while True:
+            try:
+                connection, _ = self._bound.accept()
+            except OSError:
+                return
+            link = TcpLink(connection, self._silence_seconds)
+            threading.Thread(target=serve, args=(link,), name="flintmq-follower", daemon=True).start()
+
+    def start(self, work: Callable[[], None]) -> Callable[[], None]:
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        return thread.join
+
+    def run(self, work: Callable[[], None]) -> Awaitable[None]:
+        return asyncio.to_thread(work)
+
+    def event(self) -> Event:
+        return ThreadEvent()
+
+    def close(self) -> None:
+        # Closing alone would not end the call that waits for the next connection.
+        with suppress(OSError):
+            self._bound.shutdown(socket.SHUT_RDWR)
+        self._bound.close()
+
+
+@final
+class RealDirectory(Directory):
+    def __init__(self, root: Path) -> None:
+        super().__init__(RealDisk(), root)
+
+    def names(self) -> list[str]:
+        found = []
+        for directory, _, names in os.walk(self.root):
+            for name in names:
+                path = (Path(directory) / name).relative_to(self.root).as_posix()
+                if is_replicated(path):
+                    found.append(path)
+        return sorted(found)
+
+    def open_definitions(self) -> DefinitionDatabase:
+        return DefinitionDatabase(self.root / DEFINITIONS)
+
+    def copy_definitions(self) -> bytes:
+        with tempfile.TemporaryDirectory(prefix=".follower-", dir=self.root) as directory:
+            copy = Path(directory) / "copy"
+            uri = f"{(self.root / DEFINITIONS).absolute().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True)) as source, closing(sqlite3.connect(copy)) as target:
+                source.backup(target)
+                target.execute("PRAGMA journal_mode = DELETE")
+            return copy.read_bytes()
+
+    def put_definitions(self, data: memoryview) -> None:
+        path = self.root / DEFINITIONS
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        draft = path.with_name(path.name + ".copy")
+        file = self.disk.create(draft)
+        try:
+            file.truncate(0)
+            file.write_at(0, [data])
+            file.sync()
+        finally:
+            file.close()
+        self.disk.rename(draft, path)
