@@ -27,6 +27,7 @@ class LeadingNode:
         self, path: Path, term: int = 1, previous: int = 0, log: OperationLog | None = None, required: str = ""
     ) -> None:
         self.log = log or OperationLog()
+        self.log.begin(term)
         self.log.require(frozenset(required))
         history = History(term, previous, self.log.newest)
         bound = socket.create_server(("127.0.0.1", 0))
@@ -174,7 +175,9 @@ def test_another_leader_takes_over(tmp_path: Path) -> None:
     new.log.require(frozenset({"c"}))
     publish(new, *range(50, 100))
     new.node.sync()
-    a = FollowingNode(tmp_path / "a")
+    old = NodeState(RealDirectory(tmp_path / "a").disk, tmp_path / "a", "c", "a")
+    old.has_joined = True
+    a = FollowingNode(tmp_path / "a", state=old)
     a.follow(new.address, 2)
     new.await_followers("a", "c")
     a.stop()
@@ -182,6 +185,23 @@ def test_another_leader_takes_over(tmp_path: Path) -> None:
     assert bodies(tmp_path / "c") == bodies(tmp_path / "a") == list(range(100))
     new.log.require(frozenset())
     new.close()
+
+
+def test_data_of_a_broker_without_the_cluster_is_kept(tmp_path: Path) -> None:
+    """A node that was a broker of its own does not replace its messages by those of the leader."""
+    leading = LeadingNode(tmp_path / "a")
+    alone = OpenNode(tmp_path / "b", segment=65536)
+    alone.publish(b"x" * 1000 + b"7")
+    alone.sync()
+    alone.close()
+    for _ in range(2):
+        directory = RealDirectory(tmp_path / "b")
+        state = NodeState(directory.disk, directory.root, "c", "b")
+        following = Following(client_machine(), directory, "c", state, OperationLog())
+        with pytest.raises(FlintError, match="data of a broker without this cluster"):
+            following.run(leading.address, 1)
+    assert bodies(tmp_path / "b") == [7]
+    leading.close()
 
 
 @pytest.mark.parametrize(

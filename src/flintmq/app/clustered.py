@@ -1,70 +1,125 @@
 """A node of a cluster in its own process: it follows until it is elected, and is a broker as long as it leads."""
 
 import asyncio
-import gc
 import socket
 from dataclasses import replace
-from functools import partial
+from typing import Final
 
-from flintmq.app.node import Node
+from flintmq.app.collector import collect_everything, collect_rarely, collect_young
+from flintmq.app.node import DRAIN_SECONDS, Node
 from flintmq.app.runtime_environment import replicated
-from flintmq.base.errors import ConfigurationError
+from flintmq.base.errors import ConfigurationError, StorageError
+from flintmq.cluster.coordinator import CoordinatorError
 from flintmq.cluster.etcd import Etcd
 from flintmq.cluster.machine import RealDirectory, RealMachine
-from flintmq.cluster.membership import SILENCE_SECONDS, Membership
-from flintmq.server import service_manager
-from flintmq.server.config import Settings
+from flintmq.cluster.membership import FOLLOWER_SILENCE_SECONDS, Membership
+from flintmq.cluster.term import NotLeading, Term
+from flintmq.server import logs, service_manager
+from flintmq.server.config import ClusterSettings
+from flintmq.server.reload import Part, SettingsReload
 from flintmq.server.signals import Signals
+from flintmq.storage.node import lock_directory
+
+log = logs.get_logger()
+
+# How long clients have to answer when this node leads no longer: they connect to another one, which waits for that.
+_PATIENCE_SECONDS: Final = 0.1
+# After a start that failed, another node has time to lead.
+_RETRY_SECONDS: Final = 1.0
 
 
-async def serve_clustered(settings: Settings, signals: Signals) -> int:
-    """Take part in the cluster until a signal comes."""
-    given = settings.cluster
-    if not given.node:
-        raise ConfigurationError("cluster.node: name this node")
-    gc.enable()
-    bound = socket.create_server((given.host, given.port))
-    address = given.address or f"{given.host}:{bound.getsockname()[1]}"
+async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
+    """Take part in the cluster until a signal comes. Raises FlintError if that is not possible."""
+    given = reloading.settings.cluster
+    directory = RealDirectory(reloading.settings.storage.directory)
+    lock = lock_directory(directory.disk, directory.root)
+    bound = _bind(given)
     membership = Membership(
         Etcd(given.etcd.split(), given.name),
-        RealMachine(bound, SILENCE_SECONDS),
-        RealDirectory(settings.storage.directory),
+        RealMachine(bound, FOLLOWER_SILENCE_SECONDS),
+        directory,
         given.name,
         given.node,
-        address,
+        given.address or f"{given.host}:{bound.getsockname()[1]}",
         given.min_in_sync,
     )
-    await membership.start()
     stop = asyncio.create_task(signals.stop.wait())
-    service_manager.notify(service_manager.READY)
+    watching = asyncio.create_task(reloading.watch(signals.reload))
     try:
+        starting = asyncio.create_task(membership.start())
+        await _first(starting, stop)
+        collect_rarely()
+        service_manager.notify(service_manager.READY)
         while not stop.done():
-            await _take_part(settings, membership, stop)
+            elected = asyncio.create_task(membership.until_elected())
+            if await _first(elected, stop):
+                # The storage of the broker has a lock of its own.
+                lock.release()
+                await _lead(elected.result(), membership, stop, reloading)
+                collect_everything()
+                lock = lock_directory(directory.disk, directory.root)
     finally:
         service_manager.notify(service_manager.STOPPING)
+        watching.cancel()
         await membership.close()
+        lock.release()
     return 0
 
 
-async def _take_part(settings: Settings, membership: Membership, stop: "asyncio.Task[bool]") -> None:
-    """Follow until this node is elected, and lead until it is not any more."""
-    elected = asyncio.create_task(membership.until_elected())
-    await asyncio.wait([elected, stop], return_when=asyncio.FIRST_COMPLETED)
-    if not elected.done():
-        elected.cancel()
+def _bind(given: ClusterSettings) -> socket.socket:
+    """Listen for other nodes. Raises ConfigurationError."""
+    if not given.node:
+        raise ConfigurationError("cluster.node: name this node")
+    try:
+        return socket.create_server((given.host, given.port))
+    except OSError as error:
+        raise ConfigurationError(
+            f"cluster.host, cluster.port: {given.host}:{given.port} cannot be listened on ({error.strerror})"
+        ) from error
+
+
+async def _first(work: "asyncio.Task[object]", stop: "asyncio.Task[bool]") -> bool:
+    """Wait for work, unless it is time to stop. Returns whether it was done. Raises what it raises."""
+    await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+    if work.done():
+        work.result()
+        return True
+    work.cancel()
+    await asyncio.wait([work])
+    return False
+
+
+async def _lead(number: int, membership: Membership, stop: "asyncio.Task[bool]", reloading: SettingsReload) -> None:
+    """Be the broker of the cluster until the term ends, or it is time to stop."""
+    try:
+        term = await membership.lead(number)
+    except (CoordinatorError, StorageError) as error:
+        log.warning("this node cannot lead", reason=str(error))
+        await asyncio.sleep(_RETRY_SECONDS)
         return
-    term = elected.result()
-    await membership.lead(term)
-    environment = replicated(membership.operations, membership.confirmed)
-    node = Node(settings, replace(environment, collect_garbage=partial(gc.collect, 1)))
-    deposed = asyncio.create_task(membership.until_deposed())
+    environment = replace(replicated(membership.operations, term), collect_garbage=collect_young)
+    stopping = asyncio.create_task(_end_with(term, stop))
+    node = Node(reloading.settings, environment)
+    parts: list[Part] = []
     try:
         await node.start()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(10_000, 250, 1_000)
-        await asyncio.wait([deposed, stop], return_when=asyncio.FIRST_COMPLETED)
+        collect_rarely()
+        for part in node.reloaded:
+            reloading.add(part)
+            parts.append(part)
+        await term.until_end()
+    except NotLeading as error:
+        log.warning("not started", reason=str(error))
     finally:
-        deposed.cancel()
-        await node.stop()
+        stopping.cancel()
+        for part in parts:
+            reloading.remove(part)
+        # Who is not the leader any more can confirm nothing.
+        drain_seconds = DRAIN_SECONDS if term.is_handed_over else 0.0
+        await node.stop(_PATIENCE_SECONDS, drain_seconds, term.reason)
         await membership.resign(term)
+
+
+async def _end_with(term: Term, stop: "asyncio.Task[bool]") -> None:
+    await asyncio.wait([stop])
+    term.end("shutdown", is_handed_over=True)

@@ -53,7 +53,7 @@ log = logs.get_logger()
 # The interval at which new damage is reported, which is rare.
 _STORAGE_LOOK_SECONDS: Final = 10.0
 # The longest wait of a shutdown for the disk, so that publishers get their confirms.
-_DRAIN_SECONDS: Final = 2.0
+DRAIN_SECONDS: Final = 2.0
 # The interval at which certificate files are checked. Replaced certificates are usually valid for some more days.
 _CERTIFICATES_LOOK_SECONDS: Final = 5.0
 # The longest wait of a shutdown for the answers of clients.
@@ -119,11 +119,13 @@ class Node:
         remove_abandoned(settings.storage.directory)
         broker = Broker(storage, int.from_bytes(os.urandom(4)))
         broker.now_ms = time.time_ns() // 1_000_000
-        broker.node = f"flintmq@{socket.gethostname()}"
-        recover(broker, settings, self._environment.hash_password)
+        leadership = self._environment.leadership
+        broker.node = f"flintmq@{socket.gethostname() if leadership is None else leadership.node}"
+        # Another thread, because the event loop renews the lease of a leader meanwhile.
+        await self._loop.run_in_executor(None, recover, broker, settings, self._environment.hash_password)
         storage.commit()
-        if self._environment.recovered is not None:
-            await self._environment.recovered()
+        if leadership is not None:
+            await leadership.recovered()
         policy, tls = login_policy(settings), tls_of(settings.tls, settings.certificates)
 
         def learn(record: UserRecord, learned: Learned) -> None:
@@ -166,7 +168,12 @@ class Node:
             broker.page_out,
         )
         bound_assembling(server, alarms)
-        server.watch(alarms.check, lambda: storage.full)
+
+        def check() -> str:
+            reason = alarms.check()
+            return reason or ("" if leadership is None else leadership.shortage())
+
+        server.watch(check, lambda: storage.full)
         server.stalls.start()
         host = settings.listen.host
         self.port = await self._listen(server.protocol, self._addresses["amqp"])
@@ -262,9 +269,20 @@ class Node:
     def _on_storage_progress(self) -> None:
         if self._server is not None:
             self._server.on_storage_progress()
+        leadership = self._environment.leadership
+        if leadership is not None and self._storage.failure:
+            leadership.failed(self._storage.failure)
 
-    async def stop(self, patience_seconds: float = SHUTDOWN_SECONDS) -> None:
-        """Close every connection, wait up to `patience_seconds` for the clients, then write and sync everything."""
+    async def stop(
+        self,
+        patience_seconds: float = SHUTDOWN_SECONDS,
+        drain_seconds: float = DRAIN_SECONDS,
+        reason: str = "shutdown",
+    ) -> None:
+        """Close every connection with a reason, then write and sync everything.
+
+        Publishers get confirms for up to `drain_seconds` before, and clients have `patience_seconds` to answer.
+        """
         if self._sampling is not None:
             self._sampling.cancel()
         for task in self._watching:
@@ -280,8 +298,9 @@ class Node:
                     each.close()
                 if self._io_workers is not None:
                     self._io_workers.accept_no_more()
-                await self._server.drain(_DRAIN_SECONDS)
-                await self._server.close(patience_seconds)
+                if drain_seconds:
+                    await self._server.drain(drain_seconds)
+                await self._server.close(patience_seconds, reason)
                 self._server.gateway.broker.note_undelivered()
                 # The loop may continue, and later reports of the sync thread are ignored.
                 self._server = None

@@ -2,7 +2,6 @@
 
 import asyncio
 import fcntl
-import gc
 import os
 import resource
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Final
 
 import uvloop
 
+from flintmq.app.collector import collect_rarely, collect_young
 from flintmq.app.node import Node
 from flintmq.app.runtime_environment import durable
 from flintmq.server import heap, logs, service_manager
@@ -20,12 +20,6 @@ from flintmq.server.config import Settings
 from flintmq.server.reload import Apply, Part, SettingsReload
 from flintmq.server.signals import Signals
 
-# The objects of messages have no cycles, so collections are rare. The youngest generation has 10,000 objects, which
-# take two milliseconds; 50,000 took ten, for which all clients waited. Survivors are examined once more, after 2.5
-# million objects. New objects of connections are collected as they arise (server/connections.py), and each of these
-# collections counts as one of the second generation, so that number must be high before a full collection. Until then
-# the remains of old connections stay: 8 KiB each, of some 30,000.
-_GC_THRESHOLDS: Final = (10_000, 250, 1_000)
 # The size of the table of open files from the start: half a megabyte.
 _FILES_IN_SIGHT: Final = 65_536
 
@@ -49,19 +43,15 @@ async def _serve_until_signalled(settings: Settings, load: Callable[[], Settings
 async def serve(settings: Settings, signals: Signals, reloading: SettingsReload) -> int:
     """Run a broker until a signal stops it, and stop it cleanly."""
     _raise_open_files()
+    reloading.add(Part(("log.",), _prepare_log))
     if settings.cluster.name:
         from flintmq.app.clustered import serve_clustered  # noqa: PLC0415
 
-        return await serve_clustered(settings, signals)
-    # Collect both young generations: surviving objects then belong to the old one, which is not examined again.
-    node = Node(settings, replace(durable(), collect_garbage=partial(gc.collect, 1)))
+        return await serve_clustered(signals, reloading)
+    node = Node(settings, replace(durable(), collect_garbage=collect_young))
     await node.start()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
-    # The start is over, see `cli/server.py`.
-    gc.enable()
-    for part in [Part(("log.",), _prepare_log), *node.reloaded]:
+    collect_rarely()
+    for part in node.reloaded:
         reloading.add(part)
     # A SIGHUP that came before is handled now, because nothing could apply changed settings earlier.
     watching = asyncio.create_task(reloading.watch(signals.reload))

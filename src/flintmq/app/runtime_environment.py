@@ -1,7 +1,7 @@
 """The runtime environment of a broker: its storage, its number of sockets, and its password hashes."""
 
 import resource
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -15,6 +15,7 @@ from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.server.alarms import memory_bytes
 from flintmq.server.auth import hash_unless_known, salted_hash_unless_known
 from flintmq.server.config import Settings
+from flintmq.server.leadership import Leadership
 from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.ephemeral import EphemeralDisk
 from flintmq.storage.node import NodeStorage
@@ -41,8 +42,8 @@ class RuntimeEnvironment:
     hash_password: HashPassword
     # Called regularly while many clients connect. An embedded broker leaves the garbage collector to its program.
     collect_garbage: Callable[[], object] = lambda: None
-    # Awaited after the recovery, before clients may connect.
-    recovered: Callable[[], Awaitable[None]] | None = None
+    # Set while this node leads a cluster.
+    leadership: Leadership | None = None
 
 
 def durable() -> RuntimeEnvironment:
@@ -55,12 +56,10 @@ def ephemeral() -> RuntimeEnvironment:
     return RuntimeEnvironment(_ephemeral_storage, _connections(), salted_hash_unless_known)
 
 
-def replicated(log: OperationLog, recovered: Callable[[], Awaitable[None]]) -> RuntimeEnvironment:
-    """Return the environment of the leader of a cluster: its changes are logged, and clients connect when `recovered`
-    returns.
-    """
+def replicated(log: OperationLog, leadership: Leadership) -> RuntimeEnvironment:
+    """Return the environment of the leader of a cluster, whose changes are logged for its followers."""
     opened = partial(_durable_storage, log=log)
-    return RuntimeEnvironment(opened, _connections(), hash_unless_known, recovered=recovered)
+    return RuntimeEnvironment(opened, _connections(), hash_unless_known, leadership=leadership)
 
 
 def _durable_storage(settings: Settings, notify: Callable[[], None], log: OperationLog | None = None) -> NodeStorage:

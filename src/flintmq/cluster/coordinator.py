@@ -44,8 +44,11 @@ class Leader:
 
 @dataclass(frozen=True)
 class View:
-    """The cluster at `revision`. `in_sync` holds everything that was confirmed; `in_sync_revision` is that of its last
-    change, and 0 as long as there never was a leader.
+    """The cluster at `revision`.
+
+    `in_sync` are the nodes that hold everything that was confirmed; `in_sync_revision` is that of its last change, and
+    0 as long as there never was a leader. `doubts` are the nodes that hear nothing of the leader, with its term, and
+    `heir` is the node that somebody wants to lead; "" if nobody does.
     """
 
     revision: int
@@ -54,6 +57,8 @@ class View:
     in_sync_revision: int = 0
     members: dict[str, Member] = field(default_factory=dict)
     alive: frozenset[str] = frozenset()
+    doubts: dict[str, int] = field(default_factory=dict)
+    heir: str = ""
 
 
 class Coordinator:
@@ -96,6 +101,14 @@ class Coordinator:
 
         Returns the revision of the change; 0 if the leader or the nodes in sync have changed.
         """
+
+    @abstractmethod
+    async def doubt(self, node: str, term: int, lease: int) -> None:
+        """Say that the node hears nothing of the leader of this term; 0 takes it back. Raises LeaseLost."""
+
+    @abstractmethod
+    async def wish(self, heir: str, lease: int) -> None:
+        """Ask the leader to let another node lead, as long as the lease lasts. Raises LeaseLost."""
 
     @abstractmethod
     async def resign(self, term: int) -> None:

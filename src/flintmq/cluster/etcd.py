@@ -37,6 +37,8 @@ _LEADER: Final = "leader"
 _IN_SYNC: Final = "in_sync"
 _MEMBERS: Final = "members/"
 _ALIVE: Final = "alive/"
+_DOUBTS: Final = "doubts/"
+_HEIR: Final = "heir"
 
 Json = dict[str, Any]
 
@@ -162,6 +164,9 @@ class Etcd(Coordinator):
             put["lease"] = str(lease)
         return {"request_put": put}
 
+    def _delete(self, name: str) -> Json:
+        return {"request_delete_range": {"key": self._key(name)}}
+
     def _unchanged(self, name: str, revision: int) -> Json:
         """The comparison that a key was changed last at this revision; 0 if it does not exist."""
         return {"key": self._key(name), "target": "MOD", "result": "EQUAL", "mod_revision": str(revision)}
@@ -205,6 +210,8 @@ class Etcd(Coordinator):
         in_sync_revision = 0
         members: dict[str, Member] = {}
         alive: set[str] = set()
+        doubts: dict[str, int] = {}
+        heir = ""
         for each in answer.get("kvs", []):
             name = _bytes(each["key"]).decode()[len(self._prefix) :]
             value = json.loads(_bytes(each["value"]))
@@ -218,8 +225,12 @@ class Etcd(Coordinator):
                 members[member.id] = member
             elif name.startswith(_ALIVE):
                 alive.add(name.removeprefix(_ALIVE))
+            elif name.startswith(_DOUBTS):
+                doubts[name.removeprefix(_DOUBTS)] = value
+            elif name == _HEIR:
+                heir = value
         revision = int(answer["header"]["revision"])
-        return View(revision, leader, in_sync, in_sync_revision, members, frozenset(alive))
+        return View(revision, leader, in_sync, in_sync_revision, members, frozenset(alive), doubts, heir)
 
     async def changed(self, revision: int) -> None:
         request = {
@@ -254,15 +265,22 @@ class Etcd(Coordinator):
     async def elect(self, seen: View, node: str, lease: int) -> int:
         term = 0 if seen.leader is None else seen.leader.term
         compare = [self._unchanged(_LEADER, term), self._unchanged(_IN_SYNC, seen.in_sync_revision)]
-        return await self._bound(lease, lambda: self._transact(compare, [self._put(_LEADER, node, lease)]))
+        changes = [self._put(_LEADER, node, lease), self._delete(_HEIR)]
+        return await self._bound(lease, lambda: self._transact(compare, changes))
 
     async def write_in_sync(self, term: int, revision: int, nodes: frozenset[str]) -> int:
         compare = [self._unchanged(_LEADER, term), self._unchanged(_IN_SYNC, revision)]
         return await self._transact(compare, [self._put(_IN_SYNC, sorted(nodes))])
 
+    async def doubt(self, node: str, term: int, lease: int) -> None:
+        change = self._put(_DOUBTS + node, term, lease) if term else self._delete(_DOUBTS + node)
+        await self._bound(lease, lambda: self._transact([], [change]))
+
+    async def wish(self, heir: str, lease: int) -> None:
+        await self._bound(lease, lambda: self._transact([], [self._put(_HEIR, heir, lease)]))
+
     async def resign(self, term: int) -> None:
-        delete = {"request_delete_range": {"key": self._key(_LEADER)}}
-        await self._transact([self._unchanged(_LEADER, term)], [delete])
+        await self._transact([self._unchanged(_LEADER, term)], [self._delete(_LEADER)])
 
     async def put_member(self, member: Member, is_new: bool) -> bool:
         value = {"name": member.name, "replication": member.replication, "version": member.version}
@@ -275,8 +293,7 @@ class Etcd(Coordinator):
             return False
         term = 0 if seen.leader is None else seen.leader.term
         compare = [self._unchanged(_LEADER, term), self._unchanged(_IN_SYNC, seen.in_sync_revision)]
-        delete = {"request_delete_range": {"key": self._key(_MEMBERS + node)}}
-        return await self._transact(compare, [delete]) > 0
+        return await self._transact(compare, [self._delete(_MEMBERS + node)]) > 0
 
     async def close(self) -> None:
         await self._client.aclose()

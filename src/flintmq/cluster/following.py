@@ -6,15 +6,20 @@ from typing import Final, final
 from flintmq import __version__
 from flintmq.base.errors import StorageError
 from flintmq.cluster import wire
-from flintmq.cluster.leading import CHUNK_BYTES, digest
+from flintmq.cluster.leading import ALIVE_CHUNKS, CHUNK_BYTES, digest
 from flintmq.cluster.ports import Directory, Link, LinkError, Machine
 from flintmq.cluster.state import NodeState
 from flintmq.cluster.wire import Chunk, End, Fetch, Hello, Refusal, Welcome
+from flintmq.server import logs
 from flintmq.storage.replication.log import OperationLog
 from flintmq.storage.replication.replica import Replica
 
+log = logs.get_logger()
+
 # A copied file is synced after so many bytes, because whatever else the disk has to sync waits for it.
 SYNCED_BYTES: Final = 2 * 1024 * 1024
+# A leader that is silent for so long is in doubt.
+LEADER_SILENCE_SECONDS: Final = 1.5
 
 
 @final
@@ -28,6 +33,8 @@ class Following:
         self, machine: Machine, directory: Directory, cluster: str, state: NodeState, log: OperationLog
     ) -> None:
         self._machine = machine
+        # Whether the leader has accepted this follower.
+        self.has_followed = False
         self._directory = directory
         self._cluster = cluster
         self._state = state
@@ -49,7 +56,7 @@ class Following:
         if term < self._state.seen_term:
             raise LinkError(f"term {term} is over: term {self._state.seen_term} was seen")
         self._state.see(term)
-        self._link = link = self._machine.connect(address)
+        self._link = link = self._machine.connect(address, LEADER_SILENCE_SECONDS)
         try:
             self._follow(link, term)
         except StorageError:
@@ -76,6 +83,8 @@ class Following:
         else:
             state.term = term
         link.send(wire.FOLLOW, self._log.newest)
+        self.has_followed = True
+        log.info("following", leader=welcome.node, term=term)
         while True:
             kind, body = link.receive()
             if kind == wire.OPERATIONS:
@@ -115,6 +124,13 @@ class Following:
     def _copy(self, link: Link, welcome: Welcome) -> None:
         """Copy all files that differ. Operations behind `welcome.number` may be in the copy already, in part."""
         state, replica = self._state, self._replica
+        if not state.has_joined and self._directory.names():
+            raise Refusal(
+                f"{self._directory.root} holds the data of a broker without this cluster, which would be replaced by "
+                "those of the leader: remove it, or choose another storage.directory. To keep it, begin a new cluster "
+                "with this node"
+            )
+        state.has_joined = True
         state.is_whole = False
         state.save()
         replica.close()
@@ -137,10 +153,12 @@ class Following:
         state.term = welcome.term
 
     def _expect(self, link: Link, wanted: int) -> memoryview:
-        kind, body = link.receive()
-        if kind != wanted:
-            raise LinkError(f"the leader sends a message of kind {kind} instead of {wanted}")
-        return body
+        while True:
+            kind, body = link.receive()
+            if kind == wanted:
+                return body
+            if kind != wire.ALIVE:
+                raise LinkError(f"the leader sends a message of kind {kind} instead of {wanted}")
 
     def _fetch(self, link: Link, name: str) -> None:
         path = self._replica.path(name)
@@ -151,6 +169,8 @@ class Following:
             while data := own.read_at(position, CHUNK_BYTES):
                 digests.append(digest(data))
                 position += len(data)
+                if len(digests) % ALIVE_CHUNKS == 0:
+                    link.send(wire.ALIVE, 0)
         link.send(wire.FETCH, Fetch(name, digests))
         file = self._disk.create(path)
         unsynced = 0
@@ -159,6 +179,8 @@ class Following:
                 kind, body = link.receive()
                 if kind == wire.END:
                     break
+                if kind == wire.ALIVE:
+                    continue
                 chunk: Chunk = wire.read(body, Chunk)
                 if chunk.path != name:
                     raise LinkError(f"the leader sends {chunk.path!r} instead of {name!r}")

@@ -20,6 +20,10 @@ DIGEST_BYTES: Final = 16
 OPERATIONS_AT_ONCE: Final = 1_024
 # After so long without an operation, the follower hears that the leader is there.
 ALIVE_SECONDS: Final = 0.4
+# Whoever compares files says that it is there after so many equal chunks.
+ALIVE_CHUNKS: Final = 64
+# A follower that has to copy waits so many times ALIVE_SECONDS until it is known to be out of sync.
+_OUT_OF_SYNC_LOOKS: Final = 3
 
 
 def digest(chunk: bytes) -> bytes:
@@ -61,13 +65,15 @@ class Followers:
         log: OperationLog,
         changed: Callable[[], None],
     ) -> None:
-        self._machine = machine
-        self._directory = directory
+        self.machine = machine
+        self.directory = directory
+        self.node = node
+        self.history = history
+        self.log = log
+        self.changed = changed
+        # The nodes that the coordinator counts as in sync, as far as this node has heard.
+        self.in_sync: frozenset[str] = frozenset()
         self._cluster = cluster
-        self._node = node
-        self._history = history
-        self._log = log
-        self._changed = changed
         self._links: dict[str, _FollowerLink] = {}
         self._lock = threading.Lock()
         self._is_closed = False
@@ -92,34 +98,36 @@ class Followers:
         if refusal:
             link.send(wire.REFUSED, refusal)
             return
-        follower = _FollowerLink(self._machine, self._directory, hello, link, self._history, self._log, self._changed)
+        follower = _FollowerLink(self, hello, link)
         with self._lock:
             if self._is_closed:
                 return
             before = self._links.get(hello.node)
             self._links[hello.node] = follower
+            # What it has acknowledged before it may have lost since.
+            self.log.forget(self.history.term, hello.node)
         if before is not None:
             before.close()
         try:
-            follower.run(self._node)
+            follower.run()
         finally:
             with self._lock:
                 if self._links.get(hello.node) is follower:
                     del self._links[hello.node]
-                    self._log.forget(hello.node)
-            self._changed()
+                    self.log.forget(self.history.term, hello.node)
+            self.changed()
 
     def _refusal(self, hello: Hello) -> str:
         self.seen_term = max(self.seen_term, hello.seen_term)
         if hello.cluster != self._cluster:
             return f"this is cluster {self._cluster!r}, not {hello.cluster!r}: check cluster.name and cluster.etcd"
-        if hello.node == self._node:
-            return f"this node is {self._node!r}, too: give each node a cluster.node of its own"
+        if hello.node == self.node:
+            return f"this node is {self.node!r}, too: give each node a cluster.node of its own"
         if hello.protocol < wire.PROTOCOL:
             return f"this leader is newer ({__version__}) than {hello.node} ({hello.version}): upgrade followers first"
-        if hello.seen_term > self._history.term:
-            self._changed()
-            return f"term {hello.seen_term} has begun: this leader is of term {self._history.term}"
+        if hello.seen_term > self.history.term:
+            self.changed()
+            return f"term {hello.seen_term} has begun: this leader is of term {self.history.term}"
         return ""
 
     def caught_up(self) -> frozenset[str]:
@@ -142,55 +150,47 @@ class Followers:
 
 @final
 class _FollowerLink:
-    def __init__(
-        self,
-        machine: Machine,
-        directory: Directory,
-        hello: Hello,
-        link: Link,
-        history: History,
-        log: OperationLog,
-        changed: Callable[[], None],
-    ) -> None:
+    def __init__(self, followers: Followers, hello: Hello, link: Link) -> None:
         self.has_caught_up = False
-        self._machine = machine
-        self._directory = directory
+        self._followers = followers
         self._hello = hello
         self._link = link
-        self._history = history
-        self._log = log
-        self._changed = changed
-        self._woken = machine.event()
+        self._log = followers.log
+        self._woken = followers.machine.event()
         self._is_closed = False
         # The follower has all that it copied once it has acknowledged this number.
         self._whole_at = 0
 
-    def run(self, node: str) -> None:
-        hello, log = self._hello, self._log
+    def run(self) -> None:
+        """Serve the follower until the connection ends. Raises LinkError."""
+        hello, log, link, history = self._hello, self._log, self._link, self._followers.history
         number = hello.number
         self._whole_at = log.hold(hello.node)
-        must_copy = not self._history.has(hello.term, number) or log.after(number, 1) is None
-        self._link.send(wire.WELCOME, Welcome(wire.PROTOCOL, node, self._history.term, self._whole_at, must_copy))
+        must_copy = not history.has(hello.term, number) or log.after(number, 1) is None
+        if must_copy:
+            self._wait_until_out_of_sync()
+        directory = self._followers.directory
+        link.send(wire.WELCOME, Welcome(wire.PROTOCOL, self._followers.node, history.term, self._whole_at, must_copy))
         while True:
-            kind, body = self._link.receive()
+            kind, body = link.receive()
             if kind == wire.LIST:
-                self._link.send(wire.FILES, self._directory.names())
+                link.send(wire.FILES, directory.names())
             elif kind == wire.FETCH:
                 self._send_file(wire.read(body, Fetch))
             elif kind == wire.DEFINITIONS:
-                self._link.send_parts(wire.DEFINITIONS, [self._directory.copy_definitions()])
+                link.send_parts(wire.DEFINITIONS, [directory.copy_definitions()])
             elif kind == wire.FOLLOW:
                 break
-            else:
+            elif kind != wire.ALIVE:
                 raise LinkError(f"a follower sends a message of kind {kind} before it follows")
         number = wire.read(body, int)
         if must_copy:
             # What the copy may have in part comes again.
             self._whole_at = log.newest
-        wait_for_sending = self._machine.start(lambda: self._send_operations(number))
+        wait_for_sending = self._followers.machine.start(lambda: self._send_operations(number))
         try:
             while True:
-                kind, body = self._link.receive()
+                kind, body = link.receive()
                 if kind != wire.ACKNOWLEDGE:
                     raise LinkError(f"a follower sends a message of kind {kind} while it follows")
                 self._acknowledged(wire.read(body, int))
@@ -198,24 +198,38 @@ class _FollowerLink:
             self.close()
             wait_for_sending()
 
+    def _wait_until_out_of_sync(self) -> None:
+        """A node that copies files could not lead meanwhile, so it must not count as in sync. Raises LinkError."""
+        for _ in range(_OUT_OF_SYNC_LOOKS):
+            if self._hello.node not in self._followers.in_sync:
+                return
+            self._woken.wait(ALIVE_SECONDS)
+            self._woken.clear()
+        raise LinkError("the coordinator has not taken down yet that this follower is out of sync")
+
     def _acknowledged(self, number: int) -> None:
-        self._log.acknowledge(self._hello.node, number)
+        self._log.acknowledge(self._followers.history.term, self._hello.node, number)
         if not self.has_caught_up and number >= self._whole_at:
             self.has_caught_up = True
             self._log.release(self._hello.node)
-            self._changed()
+            self._followers.changed()
 
     def _send_file(self, fetch: Fetch) -> None:
+        directory = self._followers.directory
         position = 0
+        unsent = 0
         try:
             if not is_replicated(fetch.path) or ".." in fetch.path.split("/"):
                 raise LinkError(f"a follower asks for {fetch.path!r}")
-            file = self._directory.disk.open(self._directory.root / fetch.path)
+            file = directory.disk.open(directory.root / fetch.path)
             with closing(file):
                 while data := file.read_at(position, CHUNK_BYTES):
                     index = position // CHUNK_BYTES
                     if index >= len(fetch.digests) or digest(data) != fetch.digests[index]:
                         self._link.send(wire.CHUNK, Chunk(fetch.path, position, data))
+                        unsent = 0
+                    elif (unsent := unsent + 1) % ALIVE_CHUNKS == 0:
+                        self._link.send(wire.ALIVE, 0)
                     position += len(data)
         except FileNotFoundError:
             position = -1

@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, final
 
-from flintmq.cluster.ports import Directory, Event, Link, LinkError, Machine, NobodyListens
+from flintmq.cluster.ports import Directory, Event, Link, LinkError, Machine, NobodyListens, Silent
 from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.files import RealDisk
 from flintmq.storage.layout import DEFINITIONS
@@ -50,6 +50,8 @@ class TcpLink(Link):
                     at += 1
                 if sent:
                     waiting[at] = waiting[at][sent:]
+        except TimeoutError:
+            raise Silent("the other node takes nothing") from None
         except OSError as error:
             raise LinkError(f"the connection to the other node is broken ({error})") from error
 
@@ -66,7 +68,7 @@ class TcpLink(Link):
             try:
                 got = self._socket.recv_into(data[at:])
             except TimeoutError:
-                raise LinkError("the other node is silent") from None
+                raise Silent("the other node is silent") from None
             except OSError as error:
                 raise LinkError(f"the connection to the other node is broken ({error})") from error
             if not got:
@@ -101,21 +103,23 @@ class ThreadEvent(Event):
 
 @final
 class RealMachine(Machine):
-    """`bound` is the socket that is listened on for other nodes, which may be silent for at most `silence_seconds`."""
+    """`bound` is the socket that is listened on for followers, which may be silent for at most `silence_seconds`."""
 
     def __init__(self, bound: socket.socket, silence_seconds: float) -> None:
         self._bound = bound
         self._silence_seconds = silence_seconds
 
-    def connect(self, address: str) -> Link:
+    def connect(self, address: str, silence_seconds: float) -> Link:
         host, _, port = address.rpartition(":")
         try:
             connection = socket.create_connection((host, int(port)), CONNECT_SECONDS)
         except ConnectionRefusedError as error:
             raise NobodyListens(f"nobody listens at {address}") from error
+        except TimeoutError as error:
+            raise Silent(f"there is no answer from {address}") from error
         except OSError as error:
             raise LinkError(f"the node at {address} cannot be reached ({error})") from error
-        return TcpLink(connection, self._silence_seconds)
+        return TcpLink(connection, silence_seconds)
 
     def serve(self, serve: Callable[[Link], None]) -> None:
         threading.Thread(target=self._accept, args=(serve,), name="flintmq-cluster", daemon=True).start()

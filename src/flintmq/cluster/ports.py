@@ -19,6 +19,10 @@ class LinkError(FlintError):
     """The other node has closed the connection, is silent, or sends what cannot be read."""
 
 
+class Silent(LinkError):
+    """Nothing comes from the other node: it stands still, or is cut off."""
+
+
 class NobodyListens(LinkError):
     """The machine of the other node refuses the connection: its process has ended."""
 
@@ -63,8 +67,11 @@ class Machine:
     """The network and the threads of a node."""
 
     @abstractmethod
-    def connect(self, address: str) -> Link:
-        """Connect to a node; the address is host:port. Blocks. Raises LinkError, or NobodyListens."""
+    def connect(self, address: str, silence_seconds: float) -> Link:
+        """Connect to a node; the address is host:port. Blocks. Raises LinkError, or NobodyListens.
+
+        Who waits for a message gets LinkError after so many seconds of silence.
+        """
 
     @abstractmethod
     def serve(self, serve: Callable[[Link], None]) -> None:

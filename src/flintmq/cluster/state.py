@@ -17,6 +17,7 @@ class _Stored(Struct):
     node: str
     seen_term: int
     is_whole: bool
+    has_joined: bool
 
 
 @final
@@ -25,6 +26,7 @@ class NodeState:
 
     Attributes:
         seen_term: The highest term that the node has seen. Leaders of earlier terms get no answers.
+        has_joined: Whether the directory is part of the cluster: its files are those of a leader, or it has led.
         is_whole: Whether recovery can start from the directory; not while files are copied into it.
         term: The term of the last operation in the directory, and whether it `is_known`: not after a restart.
     """
@@ -33,6 +35,7 @@ class NodeState:
         self.node = node
         self.seen_term = 0
         self.is_whole = True
+        self.has_joined = False
         self.term = 0
         self.is_known = False
         self._path = root / NAME
@@ -50,7 +53,7 @@ class NodeState:
                 f"{root} belongs to node {stored.node!r} of cluster {stored.cluster!r}, not to {node!r} of "
                 f"{cluster!r}: choose another data directory, or correct cluster.name and cluster.node"
             )
-        self.seen_term, self.is_whole = stored.seen_term, stored.is_whole
+        self.seen_term, self.is_whole, self.has_joined = stored.seen_term, stored.is_whole, stored.has_joined
 
     def see(self, term: int) -> None:
         """Note a term, durably. Raises StorageError if a later one was seen."""
@@ -61,7 +64,7 @@ class NodeState:
             self.save()
 
     def save(self) -> None:
-        data = json.encode(_Stored(self._cluster, self.node, self.seen_term, self.is_whole))
+        data = json.encode(_Stored(self._cluster, self.node, self.seen_term, self.is_whole, self.has_joined))
         draft = self._path.with_name(NAME + ".new")
         with closing(self._disk.create(draft)) as file:
             file.write_at(0, [data])

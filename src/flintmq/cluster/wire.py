@@ -104,14 +104,17 @@ def pack_operations(first: int, operations: Sequence[bytes | memoryview]) -> lis
 
 def unpack_operations(body: memoryview) -> tuple[int, list[memoryview]]:
     """The number of the first operation, and all of them. Raises LinkError."""
-    first, count = _OPERATIONS_HEAD.unpack_from(body)
-    at = _OPERATIONS_HEAD.size
     found = []
-    for _ in range(count):
-        (size,) = _LENGTH.unpack_from(body, at)
-        at += _LENGTH.size
-        found.append(body[at : at + size])
-        at += size
+    try:
+        first, count = _OPERATIONS_HEAD.unpack_from(body)
+        at = _OPERATIONS_HEAD.size
+        for _ in range(count):
+            (size,) = _LENGTH.unpack_from(body, at)
+            at += _LENGTH.size
+            found.append(body[at : at + size])
+            at += size
+    except struct.error as error:
+        raise LinkError(f"the leader sends operations that cannot be read ({error})") from error
     if at != len(body):
         raise LinkError("the leader sends operations that do not fill their message")
     return first, found

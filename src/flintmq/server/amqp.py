@@ -173,8 +173,8 @@ class AmqpServer:
         with suppress(TimeoutError):
             await asyncio.wait_for(drained.wait(), seconds)
 
-    async def close(self, seconds: float) -> None:
-        """Close every connection with code 320, and wait up to `seconds` for the answers of the clients.
+    async def close(self, seconds: float, reason: str = "shutdown") -> None:
+        """Close every connection with code 320 and a reason, and wait up to `seconds` for the answers of the clients.
 
         Afterwards nothing in the event loop calls the server, so the loop may continue without it.
         """
@@ -182,7 +182,7 @@ class AmqpServer:
             self._next_check.cancel()
         for peer in self.connections.peers:
             if peer.has_spoken:
-                peer.connection.fail(ConnectionForced("broker forced connection closure with reason 'shutdown'"))
+                peer.connection.fail(ConnectionForced(f"broker forced connection closure with reason '{reason}'"))
             else:
                 peer.abort()
         self.tick.flush()

@@ -43,6 +43,9 @@ class SettingsReload:
     def add(self, part: Part) -> None:
         self._parts.append(part)
 
+    def remove(self, part: Part) -> None:
+        self._parts.remove(part)
+
     async def watch(self, wanted: asyncio.Event) -> None:
         """Reload the settings each time that `wanted` is set."""
         while True:

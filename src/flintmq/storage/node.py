@@ -45,6 +45,22 @@ PAGES_MEMORY_MAX_BYTES: Final = 256 * 1024 * 1024
 _DEFINITIONS_DIVISOR: Final = 4
 
 
+def lock_directory(disk: Disk, path: Path) -> DiskLock:
+    """Create a data directory and lock it, so that one that cannot be used is found at the start, not at the first
+    message. Raises StorageError.
+    """
+    try:
+        disk.make_directory(path)
+        return disk.lock(path / "lock")
+    except (FileExistsError, NotADirectoryError) as error:
+        raise StorageError(f"{path} is not a directory: choose one for the data") from error
+    except OSError as error:
+        raise StorageError(
+            f"the data directory {path} cannot be used ({error.strerror}): "
+            "choose a directory that this user may write to"
+        ) from error
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class NodeStorage(Storage):
     """The storage of a node. All methods are called on the event loop's thread.
@@ -77,7 +93,7 @@ class NodeStorage(Storage):
         if log is not None:
             self._disk = ReplicatedDisk(self._disk, path, log)
         self._segment_bytes = segment_bytes
-        self._lock = self._lock_directory()
+        self._lock = lock_directory(self._disk, path)
         self._reserve = Reserve(self._disk, path, reserve_bytes)
         # A start on a full disk needs space, and so does consuming the messages that filled it.
         self._reserve.release()
@@ -116,21 +132,6 @@ class NodeStorage(Storage):
         )
         self._group = group_commit(self._rounds)
         self._group.start()
-
-    def _lock_directory(self) -> DiskLock:
-        """Create the data directory and lock it, so that an unusable directory is found at the start, not at the first
-        message.
-        """
-        try:
-            self._disk.make_directory(self._path)
-            return self._disk.lock(self._path / "lock")
-        except (FileExistsError, NotADirectoryError) as error:
-            raise StorageError(f"{self._path} is not a directory: choose one for the data") from error
-        except OSError as error:
-            raise StorageError(
-                f"the data directory {self._path} cannot be used ({error.strerror}): "
-                "choose a directory that this user may write to"
-            ) from error
 
     def _open_database(self, database: Callable[[Path], DefinitionDatabase]) -> DefinitionDatabase:
         path = self._path / "definitions.sqlite"

@@ -12,11 +12,13 @@ from flintmq.storage.replication.operation import Buffer
 
 # The bytes of operations that are kept for followers that were away for a moment.
 KEPT_BYTES: Final = 16 * 1024 * 1024
+# Publishers have to wait while followers that copy files, or are slow, let more than this be kept.
+LONG_BYTES: Final = 512 * 1024 * 1024
 
 
 @final
 class OperationLog:
-    """Operations are numbered from 1 within a term. `required` are the nodes whose acknowledgements count.
+    """Operations are numbered from 1; the numbers go on in the next term, whichever node leads in it.
 
     `on_append` is called after each operation. It and the calls of `when_confirmed` must not block: the lock is held.
     """
@@ -36,6 +38,8 @@ class OperationLog:
         self._size = 0
         # The operations from here on must be kept, by the follower that will need them, whatever their size.
         self._held: dict[str, int] = {}
+        # Acknowledgements of the present term only: a node may have lost since what it acknowledged in an earlier one.
+        self._term = 0
         self._acknowledged: dict[str, int] = {}
         self._required: frozenset[str] = frozenset()
         # What is called when operations up to a number are confirmed, by rising number.
@@ -66,6 +70,17 @@ class OperationLog:
             if self.on_append is not None:
                 self.on_append()
 
+    def begin(self, term: int) -> None:
+        """Begin a term of leadership: nobody has acknowledged anything, and nothing is awaited."""
+        with self._lock:
+            self._term = term
+            self._acknowledged.clear()
+            self._held.clear()
+            self._awaited.clear()
+            self._required = frozenset()
+            # Nor is it known which of the operations so far the followers of this term have.
+            self.confirmed = 0
+
     def restart(self, newest: int) -> None:
         """Forget all operations: the directory was copied from a leader whose newest one had this number."""
         with self._lock:
@@ -78,7 +93,13 @@ class OperationLog:
         self._size = 0
 
     def _forget(self) -> None:
-        oldest_held = min(self._held.values(), default=self.newest + 1)
+        if self._size <= self._kept_bytes:
+            return
+        oldest_held = self.newest + 1
+        for held in self._held.values():
+            oldest_held = min(oldest_held, held)
+        for acknowledged in self._acknowledged.values():
+            oldest_held = min(oldest_held, acknowledged + 1)
         kept = self._kept
         while self._size > self._kept_bytes and self._oldest < oldest_held:
             self._size -= len(kept[self._first])
@@ -87,6 +108,17 @@ class OperationLog:
         if self._first > len(kept) // 2:
             del kept[: self._first]
             self._first = 0
+
+    @property
+    def is_long(self) -> bool:
+        """Whether so much is kept for followers that publishers have to wait for them."""
+        return self._size > LONG_BYTES
+
+    def bytes_after(self, number: int) -> int:
+        """The size of all operations that follow the one with this number, as far as they are kept."""
+        with self._lock:
+            first = self._first + max(number + 1 - self._oldest, 0)
+            return sum(len(each) for each in self._kept[first:])
 
     @property
     def _oldest(self) -> int:
@@ -122,9 +154,11 @@ class OperationLog:
             self._required = nodes
             self._recount()
 
-    def acknowledge(self, node: str, number: int) -> None:
-        """A node has all operations up to this one durably."""
+    def acknowledge(self, term: int, node: str, number: int) -> None:
+        """A node has all operations up to this one durably. It counts in this term only."""
         with self._lock:
+            if term != self._term:
+                return
             self._acknowledged[node] = max(self._acknowledged.get(node, 0), number)
             if node in self._required:
                 self._recount()
@@ -133,9 +167,11 @@ class OperationLog:
         """The number up to which a node has acknowledged all operations; 0 if it has not said so."""
         return self._acknowledged.get(node, 0)
 
-    def forget(self, node: str) -> None:
-        """A node was lost: what it has acknowledged is not known any more."""
+    def forget(self, term: int, node: str) -> None:
+        """A node was lost in this term: what it has acknowledged is not known any more."""
         with self._lock:
+            if term != self._term:
+                return
             self._acknowledged.pop(node, None)
             self._held.pop(node, None)
 

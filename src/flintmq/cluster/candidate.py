@@ -1,0 +1,215 @@
+"""A node that does not lead: it follows the leader, and stands for election when there is none any more."""
+
+import asyncio
+from contextlib import suppress
+from typing import Final, final
+
+from flintmq.base.errors import StorageError
+from flintmq.cluster.coordinator import Coordinator, CoordinatorError, Leader, LeaseLost, OutcomeUnknown, View
+from flintmq.cluster.following import Following
+from flintmq.cluster.lease import Lease
+from flintmq.cluster.ports import Directory, LinkError, Machine, NobodyListens, Silent
+from flintmq.cluster.state import NodeState
+from flintmq.cluster.wire import Refusal
+from flintmq.server import logs
+from flintmq.storage.replication.log import OperationLog
+
+log = logs.get_logger()
+
+RETRY_SECONDS: Final = 0.1
+# After a refusal, or an error of its own disk, a node waits so long before it follows again.
+PAUSE_SECONDS: Final = 2.0
+# Followers that hear nothing of their leader wait so long for others that hear nothing, either.
+DOUBT_SECONDS: Final = 1.0
+# A connection to a leader of which nothing was heard is tried for so long.
+_LOOK_SECONDS: Final = 0.5
+
+
+@final
+class Candidate:
+    """The node `node`, as long as it does not lead.
+
+    Attributes:
+        replaced: The leader that this node has replaced or followed last. If this node is elected, that one is gone.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        machine: Machine,
+        directory: Directory,
+        cluster: str,
+        node: str,
+        state: NodeState,
+        operations: OperationLog,
+        lease: Lease,
+    ) -> None:
+        self.replaced = ""
+        self._coordinator = coordinator
+        self._machine = machine
+        self._directory = directory
+        self._cluster = cluster
+        self._node = node
+        self._state = state
+        self._operations = operations
+        self._lease = lease
+        self._loop = asyncio.get_running_loop()
+        self._following: Following | None = None
+        # The last line of the log about what keeps this node from following, so that it is not repeated.
+        self._told = ""
+
+    async def until_elected(self) -> int:
+        """Follow other leaders until this node is elected. Returns its term."""
+        self.replaced = ""
+        while True:
+            try:
+                view = await self._coordinator.view()
+                term = await self._stand(view) or await self._follow(view)
+                if term:
+                    return term
+            except CoordinatorError as error:
+                self._tell("the coordinator does not help", str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def _tell(self, event: str, reason: str, **facts: object) -> None:
+        if reason != self._told:
+            self._told = reason
+            log.warning(event, reason=reason, **facts)
+
+    # -- elections ----------------------------------------------------------------------------------------------
+
+    async def _stand(self, view: View, replaces: bool = False) -> int:
+        """Stand for election, if that is possible now. Returns the term, or 0."""
+        leader = view.leader
+        if (leader is not None and leader.node != self._node and not replaces) or not self._may_lead(view):
+            return 0
+        if view.heir != self._node and view.heir in view.in_sync & view.alive:
+            # That node is to be elected.
+            return 0
+        try:
+            return await self._coordinator.elect(view, self._node, self._lease.id)
+        except (OutcomeUnknown, LeaseLost):
+            return 0
+
+    def _may_lead(self, view: View) -> bool:
+        if not self._lease.id or not self._state.is_whole:
+            return False
+        if view.in_sync_revision:
+            return self._node in view.in_sync
+        if self._state.seen_term:
+            self._tell(
+                "the coordinator has lost this cluster",
+                f"this node has seen term {self._state.seen_term}, and there is no record of any: restore the data of "
+                "the coordinator, or see docs/cluster.md for how to begin again",
+            )
+            return False
+        return True
+
+    async def _follow(self, view: View) -> int:
+        """Follow the leader as long as that is possible. Returns the term if this node has replaced it, or 0."""
+        leader = view.leader
+        member = None if leader is None else view.members.get(leader.node)
+        if leader is None or member is None or leader.node == self._node:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_SECONDS):
+                    await self._coordinator.changed(view.revision)
+            return 0
+        address = member.replication
+        following = Following(self._machine, self._directory, self._cluster, self._state, self._operations)
+        self._following = following
+        self.replaced = leader.node
+        watching = self._loop.create_task(self._watch_leader(leader.term, view.revision, following))
+        try:
+            await self._machine.run(lambda: following.run(address, leader.term))
+        except Refusal as error:
+            self._tell("not following", str(error), leader=leader.node)
+            await asyncio.sleep(PAUSE_SECONDS)
+            return 0
+        except Silent as error:
+            self._tell("not following", str(error), leader=leader.node)
+            return await self._doubt(leader)
+        except LinkError as error:
+            self._tell("not following", str(error), leader=leader.node)
+        except (StorageError, OSError) as error:
+            self._tell("cannot follow", str(error), leader=leader.node)
+            await asyncio.sleep(PAUSE_SECONDS)
+            return 0
+        finally:
+            watching.cancel()
+            following.close()
+            self._following = None
+        if following.has_followed:
+            self._told = ""
+        if await self._is_dead(address):
+            # Nobody listens there: its process has ended, and its lease need not be waited for.
+            return await self._replace(leader)
+        await asyncio.sleep(RETRY_SECONDS / 2)
+        return 0
+
+    async def _watch_leader(self, term: int, revision: int, following: Following) -> None:
+        """Stop following when the leadership has ended, because the leader may be silent only."""
+        while True:
+            try:
+                await self._coordinator.changed(revision)
+                view = await self._coordinator.view()
+            except CoordinatorError:
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            revision = view.revision
+            if view.leader is None or view.leader.term != term:
+                following.close()
+                return
+
+    # -- leaders that are dead or silent ------------------------------------------------------------------------
+
+    async def _is_dead(self, address: str) -> bool:
+        is_dead = False
+
+        def look() -> None:
+            nonlocal is_dead
+            try:
+                self._machine.connect(address, _LOOK_SECONDS).close()
+            except NobodyListens:
+                is_dead = True
+            except LinkError:
+                pass
+
+        await self._machine.run(look)
+        return is_dead
+
+    async def _replace(self, leader: Leader) -> int:
+        view = await self._coordinator.view()
+        if view.leader is None or view.leader.term != leader.term:
+            return 0
+        return await self._stand(view, replaces=True)
+
+    async def _doubt(self, leader: Leader) -> int:
+        """Replace a silent leader if most of the followers in sync hear nothing of it. Returns the term, or 0.
+
+        A single one may have lost its own connection only.
+        """
+        if not self._lease.id:
+            return 0
+        with suppress(LeaseLost, OutcomeUnknown):
+            await self._coordinator.doubt(self._node, leader.term, self._lease.id)
+        try:
+            until = self._loop.time() + DOUBT_SECONDS
+            while self._loop.time() < until:
+                view = await self._coordinator.view()
+                if view.leader is None or view.leader.term != leader.term:
+                    return 0
+                followers = view.in_sync - {leader.node}
+                doubting = sum(view.doubts.get(node) == leader.term for node in followers)
+                if 2 * doubting > len(followers):
+                    log.warning("the leader is silent", leader=leader.node, doubting=doubting, followers=len(followers))
+                    return await self._stand(view, replaces=True)
+                await asyncio.sleep(RETRY_SECONDS)
+            return 0
+        finally:
+            with suppress(LeaseLost, OutcomeUnknown):
+                await self._coordinator.doubt(self._node, 0, self._lease.id)
+
+    def close(self) -> None:
+        """Stop following."""
+        if self._following is not None:
+            self._following.close()

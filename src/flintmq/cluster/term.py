@@ -1,0 +1,270 @@
+"""One term of leadership: the node serves followers, and tells the coordinator which of them are in sync."""
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, Final, final
+
+from flintmq.base.errors import FlintError
+from flintmq.cluster.coordinator import Coordinator, CoordinatorError, OutcomeUnknown, View
+from flintmq.cluster.leading import Followers
+from flintmq.cluster.state import NodeState
+from flintmq.server import logs
+from flintmq.server.leadership import ClusterNode, ClusterStatus, Leadership
+from flintmq.storage.replication.log import OperationLog
+
+log = logs.get_logger()
+
+# At the beginning of a term, the followers that were in sync have so long to connect.
+GRACE_SECONDS: Final = 0.5
+# The nodes that are in sync are looked at in this interval at least.
+_LOOK_SECONDS: Final = 0.25
+_RETRY_SECONDS: Final = 0.1
+# A node that is added waits so long for what was confirmed before.
+_JOIN_SECONDS: Final = 1.0
+# How many looks are remembered: the time that a follower is behind cannot be longer than these took.
+_LOOKS_MAX: Final = 2_400
+# Required while too few nodes are in sync: it never acknowledges, so nothing is confirmed.
+_NOBODY: Final = ""
+
+
+class NotLeading(FlintError):
+    """This node is not the leader any more."""
+
+
+@final
+class Term(Leadership):
+    """The term `number` of the node `node`, after the coordinator has answered with it. `view` is a later one.
+
+    Attributes:
+        reason: Why the term has ended; empty before.
+        is_handed_over: Whether it ended because somebody wants another node to lead, and not because of a fault.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        cluster: str,
+        node: str,
+        state: NodeState,
+        operations: OperationLog,
+        followers: Followers,
+        view: View,
+        min_in_sync: int,
+        replaced: str,
+    ) -> None:
+        self.node = node
+        self.reason = ""
+        self.is_handed_over = False
+        self.number = followers.history.term
+        self._coordinator = coordinator
+        self._cluster = cluster
+        self._state = state
+        self._operations = operations
+        self._followers = followers
+        self._view = view
+        self._min_in_sync = min_in_sync
+        # The leader before this one, which is gone.
+        self._replaced = replaced
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._in_sync = view.in_sync
+        self._in_sync_revision = view.in_sync_revision
+        # The newest operation at each look, and the time of the look.
+        self._looks: deque[tuple[int, float]] = deque(maxlen=_LOOKS_MAX)
+
+    async def begin(self) -> None:
+        """Count the followers from now on. Raises CoordinatorError."""
+        self._followers.in_sync = self._in_sync
+        self._require(self._in_sync)
+        if self.node not in self._in_sync:
+            await self._write_in_sync(frozenset({self.node}))
+        log.info("leading", term=self.number, in_sync=sorted(self._in_sync))
+        self._start(self._watch_followers())
+        self._start(self._watch_coordinator())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        task.add_done_callback(self._has_ended)
+        self._tasks.append(task)
+
+    def _has_ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and task.exception() is not None:
+            log.error("internal error", exc_info=task.exception())
+            self.end("internal error")
+
+    def changed(self) -> None:
+        """Look at the followers again. May be called from any thread."""
+        self._loop.call_soon_threadsafe(self._changed.set)
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def end(self, reason: str, *, is_handed_over: bool = False) -> None:
+        """End the term; the first reason counts."""
+        if not self._ended.is_set():
+            self.reason = reason
+            self.is_handed_over = is_handed_over
+            log.warning("no longer the leader", reason=reason)
+            self._ended.set()
+
+    async def until_end(self) -> None:
+        await self._ended.wait()
+
+    def failed(self, reason: str) -> None:
+        if self._ended.is_set():
+            return
+        # What this node has written since is not known: it copies the files of the next leader.
+        self._state.is_whole = False
+        with suppress(OSError):
+            self._state.save()
+        self.end(f"the disk has failed: {reason}")
+
+    async def resign(self) -> None:
+        """Let another node lead at once. The storage must be closed."""
+        for task in self._tasks:
+            task.cancel()
+        self._operations.on_append = None
+        self._followers.close()
+        with suppress(CoordinatorError):
+            if self._in_sync > {self.node}:
+                # The next leader need not wait for this node.
+                await self._write_in_sync(self._in_sync - {self.node})
+            await self._coordinator.resign(self.number)
+
+    # -- the coordinator ----------------------------------------------------------------------------------------
+
+    async def _watch_coordinator(self) -> None:
+        while not self._ended.is_set():
+            try:
+                await self._coordinator.changed(self._view.revision)
+                self._view = view = await self._coordinator.view()
+            except CoordinatorError:
+                # Whether this node may go on leading is decided by its lease.
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            if view.leader is None or view.leader.term != self.number:
+                self.end("another node was elected")
+            elif view.heir and view.heir != self.node and view.heir in view.in_sync:
+                self.end(f"{view.heir} is to lead", is_handed_over=True)
+
+    async def _watch_followers(self) -> None:
+        began = self._loop.time()
+        while not self._ended.is_set():
+            self._changed.clear()
+            if self._followers.seen_term > self.number:
+                self.end("another node was elected")
+                return
+            there = self._followers.caught_up() | {self.node}
+            wanted = (self._in_sync - {self._replaced}) | there
+            if self._loop.time() - began > GRACE_SECONDS:
+                wanted = there
+            try:
+                if wanted != self._in_sync:
+                    await self._change(wanted)
+            except CoordinatorError as error:
+                log.warning("the nodes in sync are not written", reason=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+            self._looks.append((self._operations.newest, self._loop.time()))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._changed.wait()
+
+    async def _change(self, wanted: frozenset[str]) -> None:
+        """Write which nodes are in sync. Raises CoordinatorError."""
+        # Those that are let go must acknowledge until it is known, and those that are added from now on: they are
+        # written when they have what was confirmed without them, too.
+        self._followers.in_sync = self._in_sync | wanted
+        self._require(self._in_sync | wanted)
+        try:
+            if wanted <= self._in_sync or await self._have_all(wanted - self._in_sync):
+                await self._write_in_sync(wanted)
+        finally:
+            self._require(self._in_sync)
+
+    async def _have_all(self, nodes: frozenset[str]) -> bool:
+        """Wait for these nodes to have everything that was logged by now. Returns whether they do."""
+        newest = self._operations.newest
+        until = self._loop.time() + _JOIN_SECONDS
+        while any(self._operations.acknowledged(node) < newest for node in nodes):
+            if self._loop.time() > until or not nodes <= self._followers.caught_up():
+                return False
+            await asyncio.sleep(_RETRY_SECONDS / 20)
+        return True
+
+    async def _write_in_sync(self, nodes: frozenset[str]) -> None:
+        try:
+            revision = await self._coordinator.write_in_sync(self.number, self._in_sync_revision, nodes)
+        except OutcomeUnknown:
+            revision = 0
+        if revision:
+            log.info("in sync", nodes=sorted(nodes))
+            self._in_sync, self._in_sync_revision = nodes, revision
+        else:
+            view = await self._coordinator.view()
+            if view.leader is None or view.leader.term != self.number:
+                self.end("another node was elected")
+                return
+            self._in_sync, self._in_sync_revision = view.in_sync, view.in_sync_revision
+        self._followers.in_sync = self._in_sync
+
+    def _require(self, nodes: frozenset[str]) -> None:
+        required = nodes - {self.node}
+        if len(self._in_sync) < self._min_in_sync:
+            required |= {_NOBODY}
+        self._operations.require(required)
+
+    # -- what the broker asks -----------------------------------------------------------------------------------
+
+    async def recovered(self) -> None:
+        done = asyncio.Event()
+
+        def tell() -> None:
+            self._loop.call_soon_threadsafe(done.set)
+
+        self._operations.when_confirmed(tell)
+        shortage = self.shortage()
+        if shortage:
+            log.warning("clients may connect when more nodes are in sync", reason=shortage)
+        waits = [self._loop.create_task(done.wait()), self._loop.create_task(self._ended.wait())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for each in waits:
+            each.cancel()
+        if self._ended.is_set():
+            raise NotLeading(f"this node does not lead any more: {self.reason}")
+
+    def shortage(self) -> str:
+        if len(self._in_sync) < self._min_in_sync:
+            return f"{len(self._in_sync)} of {self._min_in_sync} nodes in sync"
+        if self._operations.is_long:
+            return "a node has to catch up"
+        return ""
+
+    def status(self) -> ClusterStatus:
+        view = self._view
+        nodes = [
+            ClusterNode(
+                member.id,
+                member.replication,
+                member.version,
+                member.id == self.node or member.id in view.alive,
+                member.id == self.node,
+                member.id in self._in_sync,
+                *self._behind(member.id),
+            )
+            for member in view.members.values()
+        ]
+        nodes.sort(key=lambda node: node.name)
+        return ClusterStatus(self._cluster, self.number, self._min_in_sync, tuple(nodes))
+
+    def _behind(self, node: str) -> tuple[int | None, float | None]:
+        """The bytes and the seconds that a follower is behind; None if it does not follow."""
+        if node == self.node:
+            return 0, 0.0
+        if node not in self._followers.caught_up():
+            return None, None
+        number = self._operations.acknowledged(node)
+        since = next((at for newest, at in self._looks if newest > number), None)
+        return self._operations.bytes_after(number), 0.0 if since is None else self._loop.time() - since
