@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Final, final
 
 from flintmq.base.errors import StorageError
-from flintmq.cluster.coordinator import Coordinator, CoordinatorError, Leader, LeaseLost, OutcomeUnknown, View
+from flintmq.cluster.coordinator import Coordinator, CoordinatorError, Doubt, Leader, LeaseLost, OutcomeUnknown, View
 from flintmq.cluster.following import Following
 from flintmq.cluster.lease import Lease
 from flintmq.cluster.ports import Directory, LinkError, Machine, NobodyListens, Silent
@@ -21,17 +21,17 @@ RETRY_SECONDS: Final = 0.1
 PAUSE_SECONDS: Final = 2.0
 # Followers that hear nothing of their leader wait so long for others that hear nothing, either.
 DOUBT_SECONDS: Final = 1.0
-# A connection to a leader of which nothing was heard is tried for so long.
-_LOOK_SECONDS: Final = 0.5
+# A node that has less than others, or has not heard of all others, lets them be elected for so long.
+BEHIND_SECONDS: Final = 0.4
+MISSING_SECONDS: Final = 0.15
+_LOOK_SECONDS: Final = 0.02
+# A connection to a leader that may be dead is tried for so long.
+_CONNECT_SECONDS: Final = 0.5
 
 
 @final
 class Candidate:
-    """The node `node`, as long as it does not lead.
-
-    Attributes:
-        replaced: The leader that this node has replaced or followed last. If this node is elected, that one is gone.
-    """
+    """The node `node`, as long as it does not lead."""
 
     def __init__(
         self,
@@ -44,7 +44,8 @@ class Candidate:
         operations: OperationLog,
         lease: Lease,
     ) -> None:
-        self.replaced = ""
+        # The leader that this node has followed last: if this node is elected, that one is gone.
+        self._last: Leader | None = None
         self._coordinator = coordinator
         self._machine = machine
         self._directory = directory
@@ -58,13 +59,18 @@ class Candidate:
         # The last line of the log about what keeps this node from following, so that it is not repeated.
         self._told = ""
 
+    @property
+    def replaced(self) -> str:
+        """The leader that this node has followed before it was elected; empty if there was none."""
+        return "" if self._last is None else self._last.node
+
     async def until_elected(self) -> int:
         """Follow other leaders until this node is elected. Returns its term."""
-        self.replaced = ""
+        self._last = None
         while True:
             try:
                 view = await self._coordinator.view()
-                term = await self._stand(view) or await self._follow(view)
+                term = await self._campaign(view) or await self._follow(view)
                 if term:
                     return term
             except CoordinatorError as error:
@@ -78,10 +84,18 @@ class Candidate:
 
     # -- elections ----------------------------------------------------------------------------------------------
 
-    async def _stand(self, view: View, replaces: bool = False) -> int:
-        """Stand for election, if that is possible now. Returns the term, or 0."""
+    async def _campaign(self, view: View) -> int:
+        """Stand for election if nobody else leads. Returns the term, or 0."""
         leader = view.leader
-        if (leader is not None and leader.node != self._node and not replaces) or not self._may_lead(view):
+        if leader is not None and leader.node != self._node:
+            return 0
+        if leader is None and self._last is not None:
+            return await self._succeed(self._last, is_dead=True)
+        return await self._stand(view)
+
+    async def _stand(self, view: View) -> int:
+        """Stand for election in place of the leader in `view`, if that is possible now. Returns the term, or 0."""
+        if not self._may_lead(view):
             return 0
         if view.heir != self._node and view.heir in view.in_sync & view.alive:
             # That node is to be elected.
@@ -117,7 +131,7 @@ class Candidate:
         address = member.replication
         following = Following(self._machine, self._directory, self._cluster, self._state, self._operations)
         self._following = following
-        self.replaced = leader.node
+        self._last = leader
         watching = self._loop.create_task(self._watch_leader(leader.term, view.revision, following))
         try:
             await self._machine.run(lambda: following.run(address, leader.term))
@@ -127,7 +141,7 @@ class Candidate:
             return 0
         except Silent as error:
             self._tell("not following", str(error), leader=leader.node)
-            return await self._doubt(leader)
+            return await self._succeed(leader, is_dead=False)
         except LinkError as error:
             self._tell("not following", str(error), leader=leader.node)
         except (StorageError, OSError) as error:
@@ -142,7 +156,7 @@ class Candidate:
             self._told = ""
         if await self._is_dead(address):
             # Nobody listens there: its process has ended, and its lease need not be waited for.
-            return await self._replace(leader)
+            return await self._succeed(leader, is_dead=True)
         await asyncio.sleep(RETRY_SECONDS / 2)
         return 0
 
@@ -168,7 +182,7 @@ class Candidate:
         def look() -> None:
             nonlocal is_dead
             try:
-                self._machine.connect(address, _LOOK_SECONDS).close()
+                self._machine.connect(address, _CONNECT_SECONDS).close()
             except NobodyListens:
                 is_dead = True
             except LinkError:
@@ -177,37 +191,39 @@ class Candidate:
         await self._machine.run(look)
         return is_dead
 
-    async def _replace(self, leader: Leader) -> int:
-        view = await self._coordinator.view()
-        if view.leader is None or view.leader.term != leader.term:
-            return 0
-        return await self._stand(view, replaces=True)
+    async def _succeed(self, lost: Leader, is_dead: bool) -> int:
+        """Replace a leader that is gone. Returns the term, or 0.
 
-    async def _doubt(self, leader: Leader) -> int:
-        """Replace a silent leader if most of the followers in sync hear nothing of it. Returns the term, or 0.
-
-        A single one may have lost its own connection only.
+        One that is only silent is gone if most of the followers in sync hear nothing of it: a single one may have lost
+        its own connection only. The follower that has most of its operations is to be elected, because the others would
+        have to copy files to follow one that has less.
         """
-        if not self._lease.id:
-            return 0
-        with suppress(LeaseLost, OutcomeUnknown):
-            await self._coordinator.doubt(self._node, leader.term, self._lease.id)
+        number = self._operations.newest if self._state.is_known and self._state.term == lost.term else 0
+        began = self._loop.time()
         try:
-            until = self._loop.time() + DOUBT_SECONDS
-            while self._loop.time() < until:
+            await self._coordinator.doubt(self._node, Doubt(lost.term, number), self._lease.id)
+            while (waited := self._loop.time() - began) < DOUBT_SECONDS:
                 view = await self._coordinator.view()
-                if view.leader is None or view.leader.term != leader.term:
+                if view.leader is not None and view.leader.term != lost.term:
                     return 0
-                followers = view.in_sync - {leader.node}
-                doubting = sum(view.doubts.get(node) == leader.term for node in followers)
-                if 2 * doubting > len(followers):
-                    log.warning("the leader is silent", leader=leader.node, doubting=doubting, followers=len(followers))
-                    return await self._stand(view, replaces=True)
-                await asyncio.sleep(RETRY_SECONDS)
-            return 0
-        finally:
-            with suppress(LeaseLost, OutcomeUnknown):
-                await self._coordinator.doubt(self._node, 0, self._lease.id)
+                followers = view.in_sync - {lost.node}
+                numbers = {
+                    node: doubt.number
+                    for node, doubt in view.doubts.items()
+                    if node in followers and doubt.term == lost.term
+                }
+                if is_dead or view.leader is None or 2 * len(numbers) > len(followers):
+                    is_behind = max(numbers.values(), default=0) > number and waited < BEHIND_SECONDS
+                    is_missing = not followers & view.alive <= numbers.keys() and waited < MISSING_SECONDS
+                    if not is_behind and not is_missing:
+                        term = await self._stand(view)
+                        if term:
+                            return term
+                await asyncio.sleep(_LOOK_SECONDS)
+            await self._coordinator.doubt(self._node, None, self._lease.id)
+        except (LeaseLost, OutcomeUnknown):
+            await asyncio.sleep(RETRY_SECONDS)
+        return 0
 
     def close(self) -> None:
         """Stop following."""

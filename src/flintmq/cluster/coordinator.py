@@ -43,12 +43,20 @@ class Leader:
 
 
 @dataclass(frozen=True)
+class Doubt:
+    """A node hears nothing of the leader of `term`. `number` is that of the last operation it has from it."""
+
+    term: int
+    number: int
+
+
+@dataclass(frozen=True)
 class View:
     """The cluster at `revision`.
 
     `in_sync` are the nodes that hold everything that was confirmed; `in_sync_revision` is that of its last change, and
-    0 as long as there never was a leader. `doubts` are the nodes that hear nothing of the leader, with its term, and
-    `heir` is the node that somebody wants to lead; "" if nobody does.
+    0 as long as there never was a leader. `doubts` are those of nodes that hear nothing of the leader. `heir` is the
+    node that somebody wants to lead; "" if nobody does.
     """
 
     revision: int
@@ -57,7 +65,7 @@ class View:
     in_sync_revision: int = 0
     members: dict[str, Member] = field(default_factory=dict)
     alive: frozenset[str] = frozenset()
-    doubts: dict[str, int] = field(default_factory=dict)
+    doubts: dict[str, Doubt] = field(default_factory=dict)
     heir: str = ""
 
 
@@ -103,8 +111,8 @@ class Coordinator:
         """
 
     @abstractmethod
-    async def doubt(self, node: str, term: int, lease: int) -> None:
-        """Say that the node hears nothing of the leader of this term; 0 takes it back. Raises LeaseLost."""
+    async def doubt(self, node: str, doubt: Doubt | None, lease: int) -> None:
+        """Say that the node hears nothing of a leader; None takes it back. Raises LeaseLost."""
 
     @abstractmethod
     async def wish(self, heir: str, lease: int) -> None:

@@ -16,6 +16,7 @@ import httpx
 from flintmq.cluster.coordinator import (
     Coordinator,
     CoordinatorError,
+    Doubt,
     Leader,
     LeaseLost,
     Member,
@@ -210,7 +211,7 @@ class Etcd(Coordinator):
         in_sync_revision = 0
         members: dict[str, Member] = {}
         alive: set[str] = set()
-        doubts: dict[str, int] = {}
+        doubts: dict[str, Doubt] = {}
         heir = ""
         for each in answer.get("kvs", []):
             name = _bytes(each["key"]).decode()[len(self._prefix) :]
@@ -226,7 +227,7 @@ class Etcd(Coordinator):
             elif name.startswith(_ALIVE):
                 alive.add(name.removeprefix(_ALIVE))
             elif name.startswith(_DOUBTS):
-                doubts[name.removeprefix(_DOUBTS)] = value
+                doubts[name.removeprefix(_DOUBTS)] = Doubt(*value)
             elif name == _HEIR:
                 heir = value
         revision = int(answer["header"]["revision"])
@@ -272,8 +273,11 @@ class Etcd(Coordinator):
         compare = [self._unchanged(_LEADER, term), self._unchanged(_IN_SYNC, revision)]
         return await self._transact(compare, [self._put(_IN_SYNC, sorted(nodes))])
 
-    async def doubt(self, node: str, term: int, lease: int) -> None:
-        change = self._put(_DOUBTS + node, term, lease) if term else self._delete(_DOUBTS + node)
+    async def doubt(self, node: str, doubt: Doubt | None, lease: int) -> None:
+        if doubt is None:
+            change = self._delete(_DOUBTS + node)
+        else:
+            change = self._put(_DOUBTS + node, [doubt.term, doubt.number], lease)
         await self._bound(lease, lambda: self._transact([], [change]))
 
     async def wish(self, heir: str, lease: int) -> None:

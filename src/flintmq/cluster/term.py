@@ -126,6 +126,9 @@ class Term(Leadership):
         """Let another node lead at once. The storage must be closed."""
         for task in self._tasks:
             task.cancel()
+        if self.is_handed_over:
+            # None of them has to copy files from the next leader then.
+            await self._have_all(self._followers.caught_up())
         self._operations.on_append = None
         self._followers.close()
         with suppress(CoordinatorError):
