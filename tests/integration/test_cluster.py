@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pika
 import pytest
@@ -22,9 +23,9 @@ DURABLE = pika.BasicProperties(delivery_mode=2)
 
 
 class Cluster:
-    """Three nodes on this machine. Clients know the addresses of all of them."""
+    """Three nodes on this machine, with `more` settings. Clients know the addresses of all of them."""
 
-    def __init__(self, path: Path, etcd: EtcdProcess) -> None:
+    def __init__(self, path: Path, etcd: EtcdProcess, more: Callable[[str], dict[str, Any]] = lambda _: {}) -> None:
         self.ports = {node: free_port() for node in NODES}
         self.nodes = {
             node: BrokerProcess(
@@ -35,6 +36,7 @@ class Cluster:
                 FLINTMQ_CLUSTER_NODE=node,
                 FLINTMQ_CLUSTER_ETCD=etcd.url,
                 FLINTMQ_CLUSTER_PORT=str(free_port()),
+                **more(node),
             )
             for node, port in self.ports.items()
         }

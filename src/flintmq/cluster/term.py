@@ -82,6 +82,7 @@ class Term(Leadership):
         self._require(self._in_sync)
         if self.node not in self._in_sync:
             await self._write_in_sync(frozenset({self.node}))
+            self._require(self._in_sync)
         log.info("leading", term=self.number, in_sync=sorted(self._in_sync))
         self._start(self._watch_followers())
         self._start(self._watch_coordinator())

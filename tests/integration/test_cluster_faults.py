@@ -1,0 +1,196 @@
+"""Faults of one node or of the coordinator, and what a user of the cluster sees of them."""
+
+import asyncio
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flintmq.cluster.etcd import Etcd
+from tests.etcd import EtcdProcess
+from tests.integration.test_cluster import NODES, Cluster, Publisher, consumed
+from tests.servers import BrokerProcess, free_port
+from tests.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(not EtcdProcess.is_installed(), reason="etcd (Debian's package etcd-server) is not installed"),
+]
+
+
+@pytest.fixture
+def etcd(tmp_path: Path) -> Iterator[EtcdProcess]:
+    with EtcdProcess(tmp_path / "etcd") as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, etcd: EtcdProcess) -> Iterator[Cluster]:
+    made = Cluster(tmp_path, etcd)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def stalling_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that makes the disk of a process stall or fail."""
+    library = tmp_path_factory.mktemp("preload") / "stalling_disk.so"
+    source = Path(__file__).with_name("stalling_disk.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)  # noqa: S603, S607
+    return library
+
+
+def node(path: Path, etcd: EtcdProcess, name: str = "a", **settings: str) -> BrokerProcess:
+    """A node that is not started yet."""
+    given: dict[str, Any] = {
+        "FLINTMQ_MANAGEMENT_ENABLED": "false",
+        "FLINTMQ_CLUSTER_NAME": "c",
+        "FLINTMQ_CLUSTER_NODE": name,
+        "FLINTMQ_CLUSTER_ETCD": etcd.url,
+        "FLINTMQ_CLUSTER_PORT": str(free_port()),
+    }
+    return BrokerProcess(path, **{**given, **settings})
+
+
+@pytest.mark.parametrize("content", ["", "fails"], ids=["stalls", "fails"])
+def test_a_disk_costs_the_leadership(tmp_path: Path, etcd: EtcdProcess, stalling_disk: Path, content: str) -> None:
+    """When the disk of the leader stalls or fails, another node leads, and nothing that was confirmed is lost."""
+    broken = {name: tmp_path / f"{name}.broken" for name in NODES}
+    made = Cluster(tmp_path, etcd, lambda name: {"LD_PRELOAD": str(stalling_disk), "STALLING_DISK": str(broken[name])})
+    try:
+        publisher = Publisher(made)
+        publisher.await_more()
+        old = made.leader()
+        broken[old].write_text(content)
+        made.await_another_than(old)
+        publisher.await_more()
+        broken[old].unlink()
+        made.await_in_sync(made.leader(), 3)
+        confirmed = publisher.stop()
+        assert set(confirmed) <= consumed(made)
+    finally:
+        for each in broken.values():
+            each.unlink(missing_ok=True)
+        made.close()
+
+
+def test_publishers_are_told_to_wait(cluster: Cluster) -> None:
+    """Without enough nodes in sync, the leader blocks publishers, and says why."""
+    connection = cluster.connect()
+    reasons: list[str] = []
+    unblocked = threading.Event()
+    connection.add_on_connection_blocked_callback(lambda _, method: reasons.append(method.method.reason))
+    connection.add_on_connection_unblocked_callback(lambda *_: unblocked.set())
+    leader = cluster.leader()
+    others = [cluster.nodes[name] for name in NODES if name != leader]
+    for other in others:
+        other.kill()
+    channel = connection.channel()
+
+    def are_told() -> bool:
+        # Only connections that publish are told.
+        channel.basic_publish("", "nowhere", b"")
+        connection.process_data_events(0.1)
+        return bool(reasons)
+
+    wait_until(are_told)
+    assert reasons == ["1 of 2 nodes in sync"]
+    others[0].launch()
+    wait_until(lambda: connection.process_data_events(0.1) or unblocked.is_set())
+    connection.close()
+
+
+def test_a_leader_that_waits_for_followers_can_be_stopped(tmp_path: Path, etcd: EtcdProcess) -> None:
+    """A node alone waits for a second one before clients may connect, and stops when it is told to."""
+    alone = node(tmp_path / "a", etcd)
+    alone.launch()
+    try:
+        line = alone.wait_for_log("clients may connect when more nodes are in sync")
+        assert line["reason"] == "1 of 2 nodes in sync"
+        assert alone.stop() == 0
+    finally:
+        alone.close()
+
+
+def test_the_leadership_is_transferred(cluster: Cluster, etcd: EtcdProcess) -> None:
+    """Somebody wants another node to lead: it does, and publishers lose nothing."""
+    publisher = Publisher(cluster)
+    publisher.await_more()
+    old = cluster.leader()
+    heir = next(name for name in NODES if name != old)
+
+    async def wish() -> None:
+        coordinator = Etcd([etcd.url], "c")
+        await coordinator.wish(heir, await coordinator.grant(10))
+        await coordinator.close()
+
+    asyncio.run(wish())
+    cluster.await_another_than(old)
+    assert cluster.leader() == heir
+    publisher.await_more()
+    assert set(publisher.stop()) <= consumed(cluster)
+
+
+def test_nodes_begin_when_the_coordinator_does(tmp_path: Path, etcd: EtcdProcess) -> None:
+    """A node whose coordinator is not there yet says so, and waits for it."""
+    etcd.stop()
+    first = node(tmp_path / "a", etcd, FLINTMQ_CLUSTER_MIN_IN_SYNC="1")
+    first.launch()
+    try:
+        line = first.wait_for_log("the coordinator does not help")
+        assert "check cluster.etcd" in line["reason"]
+        etcd.start()
+        first.wait_for_log("listening")
+        assert first.stop() == 0
+    finally:
+        first.close()
+
+
+def test_a_coordinator_that_has_lost_the_cluster_is_noticed(tmp_path: Path, etcd: EtcdProcess) -> None:
+    """Nobody leads then: it is not known which nodes hold what was confirmed."""
+    first = node(tmp_path / "a", etcd, FLINTMQ_CLUSTER_MIN_IN_SYNC="1")
+    first.start()
+    assert first.stop() == 0
+    with EtcdProcess(tmp_path / "another") as empty:
+        again = node(tmp_path / "a", empty, FLINTMQ_CLUSTER_MIN_IN_SYNC="1")
+        again.launch()
+        try:
+            line = again.wait_for_log("the coordinator has lost this cluster")
+            assert "docs/cluster.md" in line["reason"]
+            assert again.stop() == 0
+        finally:
+            again.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"FLINTMQ_CLUSTER_NODE": ""}, "cluster.node: name this node"),
+        ({"FLINTMQ_CLUSTER_NODE": "b"}, "cluster.address: node 'a' has"),
+        ({}, "is in use by another broker"),
+        ({"FLINTMQ_CLUSTER_PORT": "0"}, "cluster.node: another node 'a' runs at"),
+    ],
+    ids=["without a name", "with the address of another", "in the directory of another", "with the name of another"],
+)
+def test_a_node_that_cannot_take_part(tmp_path: Path, etcd: EtcdProcess, settings: dict[str, str], reason: str) -> None:
+    """It ends, and says what to do."""
+    port = str(free_port())
+    first = node(tmp_path / "a", etcd, FLINTMQ_CLUSTER_PORT=port, FLINTMQ_CLUSTER_MIN_IN_SYNC="1")
+    first.start()
+    path = tmp_path / ("a" if "in use" in reason else "b")
+    if settings.get("FLINTMQ_CLUSTER_NODE") == "b":
+        settings = {**settings, "FLINTMQ_CLUSTER_HOST": "127.0.0.2", "FLINTMQ_CLUSTER_ADDRESS": f"127.0.0.1:{port}"}
+    second = node(path, etcd, **{"FLINTMQ_CLUSTER_PORT": str(free_port()), **settings})
+    second.launch()
+    try:
+        assert second.ended() in (1, 2)
+        assert any(reason in str(line) for line in second.log), second.log
+    finally:
+        second.close()
+        first.close()
