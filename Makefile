@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help run check test prove prerequisites-of-tests prerequisites-of-demo docs security conformance mutations fuzz crash crash-long spark-long
-.PHONY: faults bitflips audit sim sim-long demo interop bench bench-fair bench-routing bench-depth bench-listing bench-recovery bench-spark lint format client methods clean
+.PHONY: faults bitflips audit sim sim-long demo interop bench bench-fair bench-routing bench-depth bench-cluster bench-listing bench-recovery bench-spark lint format client methods clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -43,6 +43,7 @@ help:
 	@echo 'make bench-routing what 10,000 queues and 110,000 bindings cost publishers; make bench does it, too'
 	@echo 'make bench-depth  what deep queues, many queues and many publishers cost; make bench does it, too'
 	@echo 'make bench-listing what consumers notice while somebody lists 10,000 queues over HTTP'
+	@echo 'make bench-cluster three nodes beside one, and beside three of RabbitMQ; how long a lost leader stops publishers'
 	@echo 'make bench-recovery how long a killed broker takes to accept again, with a million messages in its journal'
 	@echo 'make bench-spark  what Spark reads and writes, beside what it does with no broker, and with pika: 5 minutes'
 	@echo 'make fuzz         spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
@@ -164,6 +165,9 @@ bench-routing: $(VENV)/.broker
 
 bench-depth: $(VENV)/.broker
 	@$(BIN)/python -m benchmarks.depth $(ARGS)
+
+bench-cluster: $(VENV)/.development
+	@$(BIN)/python -m benchmarks.cluster $(ARGS)
 
 bench-listing: $(VENV)/.development
 	@$(BIN)/python -m benchmarks.listing $(ARGS)
