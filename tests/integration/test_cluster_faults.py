@@ -1,6 +1,7 @@
 """Faults of one node or of the coordinator, and what a user of the cluster sees of them."""
 
 import asyncio
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -166,6 +167,25 @@ def test_a_coordinator_that_has_lost_the_cluster_is_noticed(tmp_path: Path, etcd
             assert again.stop() == 0
         finally:
             again.close()
+
+
+def test_a_node_with_another_disk_does_not_lead(cluster: Cluster) -> None:
+    """It was in sync with the directory that it has lost: its new one is empty. It joins when another node leads."""
+    publisher = Publisher(cluster)
+    publisher.await_more()
+    old = cluster.leader()
+    other = next(name for name in NODES if name != old)
+    for name in NODES:
+        cluster.nodes[name].process.kill()
+    for name in NODES:
+        cluster.nodes[name].ended()
+    shutil.rmtree(cluster.nodes[other].data)
+    cluster.nodes[other].launch()
+    cluster.nodes[other].wait_for_log("this node has lost its data")
+    cluster.nodes[old].launch()
+    cluster.await_in_sync(old, 2)
+    publisher.await_more()
+    assert set(publisher.stop()) <= consumed(cluster)
 
 
 @pytest.mark.parametrize(

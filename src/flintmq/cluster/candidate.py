@@ -109,6 +109,14 @@ class Candidate:
         if not self._lease.id or not self._state.is_whole:
             return False
         if view.in_sync_revision:
+            if self._node in view.in_sync and not self._state.has_joined:
+                others = ", ".join(sorted(view.in_sync - {self._node})) or "none"
+                self._tell(
+                    "this node has lost its data",
+                    f"{self._directory.root} is not the directory with which it was in sync: start another node that "
+                    f"is in sync ({others}), and it copies the files of that one",
+                )
+                return False
             return self._node in view.in_sync
         if self._state.seen_term:
             self._tell(
