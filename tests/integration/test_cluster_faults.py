@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
 
 from flintmq.cluster.etcd import Etcd
+from tests.commands import run_process
 from tests.etcd import EtcdProcess
 from tests.integration.test_cluster import NODES, Cluster, Publisher, consumed
 from tests.servers import BrokerProcess, free_port
@@ -214,3 +216,25 @@ def test_a_node_that_cannot_take_part(tmp_path: Path, etcd: EtcdProcess, setting
     finally:
         second.close()
         first.close()
+
+
+def test_a_follower_is_backed_up(cluster: Cluster, tmp_path: Path) -> None:
+    """Under load, from its directory: what was confirmed before is in the backup, which a broker of its own can use."""
+    publisher = Publisher(cluster)
+    publisher.await_more()
+    leader = cluster.leader()
+    follower = cluster.nodes[next(name for name in NODES if name != leader)]
+    confirmed = list(publisher.confirmed)
+    backup, restored = tmp_path / "backup", tmp_path / "restored"
+    assert run_process("storage", "backup", str(follower.data), str(backup)).returncode == 0
+    publisher.stop()
+    assert run_process("storage", "restore", str(backup), str(restored)).returncode == 0
+    with BrokerProcess(restored, FLINTMQ_MANAGEMENT_ENABLED="false") as alone:
+        connection = pika.BlockingConnection(pika.URLParameters(alone.url))
+        channel = connection.channel()
+        found = {
+            int(channel.basic_get("q", auto_ack=True)[2])
+            for _ in range(channel.queue_declare("q", True).method.message_count)
+        }
+        connection.close()
+    assert set(confirmed) <= found
