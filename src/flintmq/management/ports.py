@@ -117,10 +117,61 @@ class Socket(Protocol):
     def unsent_bytes(self) -> int: ...
 
 
+class ClusterNode(Protocol):
+    """A node of the cluster. `address` is that at which other nodes reach it, as host:port. `is_alive` says whether it
+    was heard of in the last seconds.
+
+    `behind_bytes` and `behind_seconds` say how much of what the leader has changed the node has not confirmed; None if
+    it does not follow.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def is_alive(self) -> bool: ...
+
+    @property
+    def is_leader(self) -> bool: ...
+
+    @property
+    def is_in_sync(self) -> bool: ...
+
+    @property
+    def behind_bytes(self) -> int | None: ...
+
+    @property
+    def behind_seconds(self) -> float | None: ...
+
+
+class Cluster(Protocol):
+    """The cluster that the node leads; `nodes` are all nodes, by name. `term` is the number of the leadership. Nothing
+    is confirmed while fewer than `min_in_sync` nodes are in sync.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def term(self) -> int: ...
+
+    @property
+    def min_in_sync(self) -> int: ...
+
+    @property
+    def nodes(self) -> Sequence[ClusterNode]: ...
+
+
 class Node(Protocol):
     @property
     def name(self) -> str:
-        """The name of the node, such as flintmq@host."""
+        """The name of the node, such as flintmq@host; in a cluster, it is one of those of the cluster's nodes."""
 
     @property
     def version(self) -> str:
@@ -153,6 +204,14 @@ class Node(Protocol):
     @property
     def alarms(self) -> Sequence[Alarm]:
         """The alarms that are on."""
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """The cluster that this node leads; None if it has none."""
+
+    @property
+    def shortage(self) -> str:
+        """Why publishers wait for other nodes of the cluster; empty if they do not."""
 
     @property
     def failure(self) -> str:

@@ -5,7 +5,7 @@ import resource
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast, final
 
@@ -23,6 +23,7 @@ from flintmq.server.amqp import AmqpServer
 from flintmq.server.attempts import HTTP, Attempts
 from flintmq.server.auth import Authenticator, salted_hash_unless_known
 from flintmq.server.certificates import Expiry, Tls, expiries
+from flintmq.server.leadership import ClusterStatus, Leadership
 from flintmq.server.peer import Connection, Peer
 
 _DESCRIPTORS: Final = Path("/proc/self/fd")
@@ -54,12 +55,17 @@ class Alarm:
     resource: str
 
 
+def node_name(node: str) -> str:
+    """The name that clients see of a node of a cluster, or of this machine."""
+    return f"flintmq@{node}"
+
+
 @final
 class Operation:
     """The node's state and operations for management.
 
     `listeners` grows as sockets are opened. `hash_password` returns a hash and its algorithm, `scram_keys` the keys
-    that are stored beside them.
+    that are stored beside them. `leadership` is None for a node without a cluster.
     """
 
     def __init__(
@@ -75,6 +81,7 @@ class Operation:
         tls: Tls | None,
         socket_max: int,
         sync_seconds: Histogram,
+        leadership: Leadership | None = None,
     ) -> None:
         self.name = name
         self.version = version
@@ -92,6 +99,7 @@ class Operation:
         self._scram_keys = scram_keys
         self._tls = tls
         self._socket_max = socket_max
+        self._leadership = leadership
         self._loop = asyncio.get_running_loop()
         # One thread, so that requests for password hashes cannot occupy all cores.
         self._hashing = ThreadPoolExecutor(1, "flintmq-hash")
@@ -114,6 +122,17 @@ class Operation:
     @property
     def alarms(self) -> list[Alarm]:
         return [Alarm(each) for each in ("memory", "disk") if each in self._server.gateway.alarm]
+
+    @property
+    def cluster(self) -> ClusterStatus | None:
+        if self._leadership is None:
+            return None
+        status = self._leadership.status()
+        return replace(status, nodes=tuple([replace(each, name=node_name(each.name)) for each in status.nodes]))
+
+    @property
+    def shortage(self) -> str:
+        return "" if self._leadership is None else self._leadership.shortage()
 
     @property
     def failure(self) -> str:

@@ -23,6 +23,7 @@ from flintmq.management.http.routes import Route
 from flintmq.management.ports import Socket
 from flintmq.management.stats.sampler import Stats
 from flintmq.server.attempts import Attempts
+from flintmq.server.leadership import ClusterNode, ClusterStatus
 from tests.unit.broker.memory import MemoryStorage
 
 BODY_MAX_BYTES = 64 * 1024
@@ -53,6 +54,20 @@ class Alarmed:
     resource: str
 
 
+def three_nodes(in_sync: str = "ab", min_in_sync: int = 2) -> ClusterStatus:
+    """A cluster of this node, which leads, of b, which follows, and of c, which is dead. Others may be in sync."""
+    return ClusterStatus(
+        "c1",
+        7,
+        min_in_sync,
+        (
+            ClusterNode("flintmq@b", "10.0.0.2:5670", "1.2.2", True, False, "b" in in_sync, 300, 0.25),
+            ClusterNode("flintmq@c", "10.0.0.3:5670", "1.2.3", False, False, "c" in in_sync, None, None),
+            ClusterNode("flintmq@test", "10.0.0.1:5670", "1.2.3", True, True, "a" in in_sync, 0, 0.0),
+        ),
+    )
+
+
 class NodeInMemory:
     """Passwords are their own hashes; whatever is changed is durable at once, or never where there is a `failure`."""
 
@@ -70,6 +85,8 @@ class NodeInMemory:
         self.listeners: list[Listening] = [Listening("amqp", "127.0.0.1", 5672)]
         self.alarms: list[Alarmed] = []
         self.failure = ""
+        self.cluster: ClusterStatus | None = None
+        self.shortage = ""
         self.timings = {"tick": Histogram(), "sync": Histogram(), "stall": Histogram()}
         self.last_minute = {name: LastMinute(self.timings[name]) for name in ("tick", "stall")}
         self.sockets: list[Socket] = []

@@ -22,6 +22,12 @@ class Details:
     def __init__(self, call: Call) -> None:
         self.node = call.node.name
         self.socket = call.node.socket_of
+        cluster = call.node.cluster
+        # The nodes that have the durable queues, and those of them that have everything that is confirmed.
+        self.members = self.in_sync = [self.node]
+        if cluster is not None:
+            self.members = [each.name for each in cluster.nodes]
+            self.in_sync = [each.name for each in cluster.nodes if each.is_in_sync]
 
     def connection_name(self, connection: object) -> str:
         socket = self.socket(connection)

@@ -5,10 +5,12 @@ from typing import Any, Final
 from msgspec import Struct
 from starlette.responses import Response
 
+from flintmq.broker.queue.base import Queue
 from flintmq.management.errors import BadRequest
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
 from flintmq.management.http.routes import Handler, Route
+from flintmq.management.slices import each
 
 _DAY_MS: Final = 86_400_000
 _UNITS_MS: Final = {"days": _DAY_MS, "weeks": 7 * _DAY_MS, "months": 365 * _DAY_MS // 12, "years": 365 * _DAY_MS}
@@ -40,6 +42,8 @@ def _alarms(reason: str) -> Handler:
         alarms = [{"resource": each.resource, "node": call.node.name} for each in call.node.alarms]
         if call.node.failure:
             alarms.append({"resource": "storage", "node": call.node.name, "reason": call.node.failure})
+        if call.node.shortage:
+            alarms.append({"resource": "cluster", "node": call.node.name, "reason": call.node.shortage})
         return _failed(reason, alarms=alarms) if alarms else _ok()
 
     return check
@@ -104,8 +108,26 @@ async def _below_connection_limit(call: Call) -> Response:
     return _ok(current=current, limit=limit)
 
 
+async def _quorum(call: Call) -> Response:
+    """Names the durable queues, which all depend on the same nodes, as far as the caller may see them."""
+    cluster = call.node.cluster
+    if cluster is None or sum(node.is_in_sync for node in cluster.nodes) > cluster.min_in_sync:
+        return _ok()
+    found = [queue for vhost in call.visible_vhosts() for queue in vhost.queues.values() if queue.durable]
+    return _failed(_CRITICAL, queues=await each(found, _critical_queue))
+
+
+def _critical_queue(queue: Queue) -> dict[str, str]:
+    return {
+        "readable_name": f"queue '{queue.name}' in vhost '{queue.vhost}'",
+        "name": queue.name,
+        "virtual_host": queue.vhost,
+        "type": queue.kind,
+    }
+
+
 async def _always(_call: Call) -> Response:
-    """A check that can fail only in a cluster of several nodes."""
+    """A check of what cannot fail here."""
     return _ok()
 
 
@@ -120,6 +142,7 @@ def _route(path: str, check: Handler, summary: str, right: Right = Right.USER) -
 
 
 _CHECKS: Final = "/api/health/checks"
+_CRITICAL: Final = "There are queues whose messages would not be confirmed any more if one more node was shut down"
 _LEADERS: Final = f"{_CHECKS}/quorum-queues-without-elected-leaders"
 _LEADERLESS: Final = "Never fails: it is about queues without a leader, and queues here need none."
 
@@ -127,12 +150,12 @@ ROUTES: Final = (
     _route(
         f"{_CHECKS}/alarms",
         _alarms("There are alarms in effect in the cluster"),
-        "Fails while an alarm blocks publishers.",
+        "Fails while an alarm blocks publishers, or too few nodes of the cluster are in sync.",
     ),
     _route(
         f"{_CHECKS}/local-alarms",
         _alarms("There are alarms in effect on the node"),
-        "Fails while an alarm blocks publishers.",
+        "Fails while an alarm blocks publishers, or too few nodes of the cluster are in sync.",
     ),
     _route(f"{_CHECKS}/port-listener/{{port}}", _port, "Fails unless the node listens on this port."),
     _route(
@@ -147,9 +170,13 @@ ROUTES: Final = (
     _route(f"{_CHECKS}/is-in-service", _in_service, "Fails when the storage has failed."),
     _route(f"{_CHECKS}/ready-to-serve-clients", _in_service, "Fails when the storage has failed."),
     _route(f"{_CHECKS}/below-node-connection-limit", _below_connection_limit, "Fails at the limit of connections."),
-    _route(f"{_CHECKS}/node-is-quorum-critical", _always, "Never fails: there is one node."),
+    _route(
+        f"{_CHECKS}/node-is-quorum-critical",
+        _quorum,
+        "Fails if nothing would be confirmed any more with one node less in sync; never without a cluster.",
+    ),
     _route(f"{_CHECKS}/node-is-mirror-sync-critical", _always, "Never fails: there are no mirrors."),
-    _route(f"{_CHECKS}/reached-target-cluster-size", _always, "Never fails: there is one node."),
+    _route(f"{_CHECKS}/reached-target-cluster-size", _always, "Never fails: there is no target."),
     _route(f"{_CHECKS}/metadata-store/initialized", _always, "Never fails: definitions are read first."),
     _route(f"{_CHECKS}/metadata-store/initialized/with-data", _always, "Never fails: definitions are read first."),
     _route(f"{_LEADERS}/all-vhosts", _always, _LEADERLESS),

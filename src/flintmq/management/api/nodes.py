@@ -1,9 +1,9 @@
-"""The only node: its resources and their limits."""
+"""The node, its resources and their limits; and the other nodes of its cluster."""
 
 import os
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
 from flintmq.base.histogram import LastMinute
@@ -13,6 +13,7 @@ from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import NOT_AUDITED, Route
+from flintmq.management.ports import ClusterNode
 
 # RabbitMQ's categories of memory, which its tools require. Here all of them are 0 except the last.
 _MEMORY: Final = (
@@ -28,6 +29,11 @@ _MEMORY: Final = (
 )
 
 
+T = TypeVar("T")
+# A field that is left out where it is not known.
+Known: TypeAlias = T | UnsetType
+
+
 class LastMinuteShown(Struct):
     """Durations of the last minute in seconds. Percentiles are bounds of the histogram in the metrics."""
 
@@ -40,37 +46,47 @@ class NodeShown(Struct):
     """RabbitMQ's fields as far as they apply; memory and disk in bytes, `uptime` in milliseconds.
 
     FlintMQ's own: `storage_failure`, empty while the storage works; `tick_seconds`, how long ticks took;
-    `loop_stall_seconds`, how late the event loop was.
+    `loop_stall_seconds`, how late the event loop was. And of each node of a cluster: `is_leader`, `is_in_sync`;
+    `behind_bytes` and `behind_seconds`, how much of what the leader has changed it has not confirmed, null if it does
+    not follow; its `address` for other nodes, and its `version`.
+
+    Nodes that do not lead have no fields that only they could know: those from `being_drained` to `contexts`.
     """
 
     name: str
     type: str
     running: bool
-    being_drained: bool
-    os_pid: str
-    uptime: int
-    processors: int
-    run_queue: int
-    rates_mode: str
-    mem_used: int
-    mem_limit: int
-    mem_alarm: bool
-    disk_free: int
-    disk_free_limit: int
-    disk_free_alarm: bool
-    fd_used: int
-    fd_total: int
-    sockets_used: int
-    sockets_total: int
-    proc_used: int
-    proc_total: int
-    storage_failure: str
-    tick_seconds: LastMinuteShown
-    loop_stall_seconds: LastMinuteShown
     partitions: tuple[str, ...]
-    exchange_types: list[dict[str, Any]]
-    enabled_plugins: tuple[str, ...]
-    contexts: list[dict[str, Any]]
+    being_drained: Known[bool] = UNSET
+    os_pid: Known[str] = UNSET
+    uptime: Known[int] = UNSET
+    processors: Known[int] = UNSET
+    run_queue: Known[int] = UNSET
+    rates_mode: Known[str] = UNSET
+    mem_used: Known[int] = UNSET
+    mem_limit: Known[int] = UNSET
+    mem_alarm: Known[bool] = UNSET
+    disk_free: Known[int] = UNSET
+    disk_free_limit: Known[int] = UNSET
+    disk_free_alarm: Known[bool] = UNSET
+    fd_used: Known[int] = UNSET
+    fd_total: Known[int] = UNSET
+    sockets_used: Known[int] = UNSET
+    sockets_total: Known[int] = UNSET
+    proc_used: Known[int] = UNSET
+    proc_total: Known[int] = UNSET
+    storage_failure: Known[str] = UNSET
+    tick_seconds: Known[LastMinuteShown] = UNSET
+    loop_stall_seconds: Known[LastMinuteShown] = UNSET
+    exchange_types: Known[list[dict[str, Any]]] = UNSET
+    enabled_plugins: Known[tuple[str, ...]] = UNSET
+    contexts: Known[list[dict[str, Any]]] = UNSET
+    is_leader: Known[bool] = UNSET
+    is_in_sync: Known[bool] = UNSET
+    behind_bytes: Known[int | None] = UNSET
+    behind_seconds: Known[float | None] = UNSET
+    address: Known[str] = UNSET
+    version: Known[str] = UNSET
 
 
 class NodeMemory(Struct):
@@ -87,7 +103,7 @@ def contexts(call: Call) -> list[dict[str, Any]]:
     ]
 
 
-def describe_node(call: Call) -> NodeShown:
+def _describe_this(call: Call) -> NodeShown:
     node = call.node
     measures = node.measures()
     alarms = {each.resource for each in node.alarms}
@@ -95,6 +111,7 @@ def describe_node(call: Call) -> NodeShown:
         name=node.name,
         type="disc",
         running=True,
+        partitions=(),
         being_drained=False,
         os_pid=str(os.getpid()),
         uptime=node.now_ms() - node.started_ms,
@@ -117,7 +134,6 @@ def describe_node(call: Call) -> NodeShown:
         storage_failure=node.failure,
         tick_seconds=_last_minute(node.last_minute["tick"]),
         loop_stall_seconds=_last_minute(node.last_minute["stall"]),
-        partitions=(),
         exchange_types=[{"name": name, "description": "", "enabled": True} for name in sorted(EXCHANGE_TYPES)],
         enabled_plugins=(),
         contexts=contexts(call),
@@ -130,18 +146,37 @@ def _last_minute(measured: LastMinute) -> LastMinuteShown:
     )
 
 
+def _describe(call: Call) -> list[NodeShown]:
+    """All nodes. Only the one that answers knows its own measures."""
+    this, cluster = _describe_this(call), call.node.cluster
+    if cluster is None:
+        return [this]
+    return [_in_cluster(this if each.name == this.name else None, each) for each in cluster.nodes]
+
+
+def _in_cluster(this: NodeShown | None, node: ClusterNode) -> NodeShown:
+    shown = this or NodeShown(node.name, "disc", node.is_alive, ())
+    shown.is_leader, shown.is_in_sync = node.is_leader, node.is_in_sync
+    shown.behind_bytes, shown.behind_seconds = node.behind_bytes, node.behind_seconds
+    shown.address, shown.version = node.address, node.version
+    return shown
+
+
 def _check_name(call: Call) -> None:
     if call.path("node") != call.node.name:
         raise Missing
 
 
 async def _list(call: Call) -> Response:
-    return await listed(call, [describe_node(call)], lambda node: node, lambda node: node.name)
+    return await listed(call, _describe(call), lambda node: node, lambda node: node.name)
 
 
 async def _get(call: Call) -> Response:
-    _check_name(call)
-    return answer(picked(call, describe_node(call)))
+    wanted = call.path("node")
+    for node in _describe(call):
+        if node.name == wanted:
+            return answer(picked(call, node))
+    raise Missing
 
 
 async def _memory(call: Call) -> Response:
@@ -164,7 +199,7 @@ _LIST: Any = list[NodeShown]
 _MEMORY_PATH: Final = "/api/nodes/{node}/memory"
 
 ROUTES: Final = (
-    Route("GET", "/api/nodes", _list, Right.MONITORING, "All nodes: there is one.", _LIST),
+    Route("GET", "/api/nodes", _list, Right.MONITORING, "All nodes.", _LIST),
     Route("GET", "/api/nodes/{node}", _get, Right.MONITORING, "The node of this name.", NodeShown),
     Route("GET", _MEMORY_PATH, _memory, Right.MONITORING, "The memory that the node uses.", NodeMemory),
     Route(
@@ -180,7 +215,7 @@ ROUTES: Final = (
         "/api/rebalance/queues",
         _rebalance,
         Right.ADMINISTRATOR,
-        "Rebalance queues over nodes: does nothing, there is one.",
+        "Rebalance queues over nodes: does nothing, because one node leads all queues.",
         action=NOT_AUDITED,
     ),
 )

@@ -49,8 +49,22 @@ class ListenerShown(Struct):
     socket_opts: list[str] = []
 
 
+class ClusterShown(Struct):
+    """How many nodes the cluster has, and how many hold everything that is confirmed. Nothing is confirmed while those
+    are fewer than `min_in_sync`; `shortage` says so then, and is empty otherwise. `term` grows with each new leader.
+    """
+
+    term: int
+    nodes: int
+    in_sync: int
+    min_in_sync: int
+    shortage: str
+
+
 class Overview(Struct, omit_defaults=True):
-    """RabbitMQ's fields; callers without the tag monitoring see fewer of them."""
+    """RabbitMQ's fields; callers without the tag monitoring see fewer of them. `cluster` is FlintMQ's own, for a node
+    that leads one.
+    """
 
     management_version: str
     product_name: str
@@ -70,6 +84,7 @@ class Overview(Struct, omit_defaults=True):
     churn_rates: dict[str, int] = {}
     message_stats: dict[str, Any] = {}
     queue_totals: dict[str, Any] = {}
+    cluster: ClusterShown | None = None
 
 
 async def _overview(call: Call) -> Response:
@@ -102,6 +117,10 @@ async def _overview(call: Call) -> Response:
         message_stats=message_stats(series, call.request.query_params),
         queue_totals=queue_totals(series, call.request.query_params),
     )
+    cluster = node.cluster
+    if cluster is not None:
+        in_sync = sum(each.is_in_sync for each in cluster.nodes)
+        shown.cluster = ClusterShown(cluster.term, len(cluster.nodes), in_sync, cluster.min_in_sync, node.shortage)
     if call.caller.is_monitoring:
         shown.python_version = platform.python_version()
         shown.contexts = contexts(call)

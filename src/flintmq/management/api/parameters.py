@@ -46,9 +46,12 @@ CLUSTER_NAME: Final = "cluster_name"
 
 
 def cluster_name(call: Call) -> str:
-    """The cluster name that an administrator has set, or the name of the node."""
+    """The cluster name that an administrator has set, or that of the settings; without a cluster, the node's name."""
     given = call.broker.parameters.get(("", "", CLUSTER_NAME))
-    return given.value if given is not None and isinstance(given.value, str) else call.node.name
+    if given is not None and isinstance(given.value, str):
+        return given.value
+    cluster = call.node.cluster
+    return call.node.name if cluster is None else cluster.name
 
 
 def _of(call: Call, vhost: VHost) -> list[ParameterShown]:

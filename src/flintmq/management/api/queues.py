@@ -100,7 +100,7 @@ def facts(call: Call, queue: Queue, details: Details) -> dict[str, object]:
         "auto_delete": queue.auto_delete,
         "exclusive": queue.owner is not None,
         **arguments_shown(queue.arguments),
-        "node": call.node.name,
+        "node": details.node,
         "state": "running",
         "consumers": len(queue.consumers),
         "messages": messages,
@@ -136,7 +136,7 @@ def facts(call: Call, queue: Queue, details: Details) -> dict[str, object]:
     if queue.owner is not None:
         shown["owner_pid_details"] = details.connection_details(queue.owner)
     if queue.kind != "classic":
-        shown |= {"leader": call.node.name, "members": [call.node.name], "online": [call.node.name]}
+        shown |= {"leader": details.node, "members": details.members, "online": details.in_sync}
     if isinstance(queue, StreamQueue):
         shown |= {"first_offset": int(queue.log.first_offset), "next_offset": int(queue.log.next_offset)}
     return shown

@@ -50,13 +50,17 @@ class Call:
         self.audited.append((act, name))
 
     def check_alarms(self) -> None:
-        """Raise ServiceUnavailable while an alarm is on, because there is no room for more messages or definitions."""
+        """Raise ServiceUnavailable while an alarm is on, because there is no room for more messages or definitions, or
+        while too few nodes of the cluster are there to keep them.
+        """
         if self.node.alarms:
             resources = " and ".join(sorted({alarm.resource for alarm in self.node.alarms}))
             raise ServiceUnavailable(
                 f"the {resources} alarm is on: messages and declarations are taken again once there is room, so "
                 "consume or purge some messages"
             )
+        if self.node.shortage:
+            raise ServiceUnavailable(f"{self.node.shortage}: messages and declarations are taken again afterwards")
 
     # -- what was asked -----------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from flintmq.management.metrics.clients import (
     open_channels,
     publishers,
 )
+from flintmq.management.metrics.cluster import cluster
 from flintmq.management.metrics.exposition import CONTENT_TYPE, GAUGE, each_of, several, sums_of
 from flintmq.management.metrics.families import (
     CLUSTER_EXCHANGES,
@@ -93,6 +94,7 @@ async def _whole(call: Call, endpoint: str, queues: list[Queue], channels: list[
     yield node_metrics.persister(_PREFIX, node)
     yield node_metrics.auth_attempts(_PREFIX, node)
     yield node_metrics.alarms(node)
+    yield cluster(node)
     yield node_metrics.objects(_PREFIX, broker, queues)
     yield await node_metrics.passed(broker, queues)
     yield await publishers(node, channels)

@@ -98,10 +98,11 @@ def by_protocol(whole: int, by_10: int) -> list[tuple[Mapping[str, str], int]]:
 
 def identity(node: Node, endpoint: str) -> str:
     """The labels by which dashboards distinguish nodes, and the versions."""
+    cluster = node.name if node.cluster is None else node.cluster.name
     said = {
         "rabbitmq_node": node.name,
-        "rabbitmq_cluster": node.name,
-        "rabbitmq_cluster_permanent_id": node.name,
+        "rabbitmq_cluster": cluster,
+        "rabbitmq_cluster_permanent_id": cluster,
         "rabbitmq_endpoint": endpoint,
     }
     build = {
@@ -110,7 +111,7 @@ def identity(node: Node, endpoint: str) -> str:
         "product_version": node.version,
         "python_version": platform.python_version(),
     }
-    return single("rabbitmq_identity_info", "untyped", "The node and its cluster, which is itself", 1, said) + single(
+    return single("rabbitmq_identity_info", "untyped", "The node, and its cluster or itself", 1, said) + single(
         "rabbitmq_build_info", "untyped", "FlintMQ's version, and RabbitMQ's that it stands in for", 1, build
     )
 
@@ -162,8 +163,9 @@ def alarms(node: Node) -> str:
         single(f"rabbitmq_alarms_{name}", GAUGE, f"{text}: 1 where it is so", int(resource in on))
         for name, resource, text in _ALARMS
     ]
+    lost = 0 if node.cluster is None else sum(not each.is_alive for each in node.cluster.nodes)
     return "".join(shown) + single(
-        "rabbitmq_unreachable_cluster_peers_count", GAUGE, "Peers that cannot be reached; there are no peers", 0
+        "rabbitmq_unreachable_cluster_peers_count", GAUGE, "Nodes of the cluster that were not heard of lately", lost
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.management.fake_node import Alarmed, Api, Ending, Listening, refused
+from tests.unit.management.fake_node import Alarmed, Api, Ending, Listening, refused, three_nodes
 
 CHECKS = (
     *("alarms", "local-alarms", "virtual-hosts", "is-in-service", "ready-to-serve-clients", "node-is-quorum-critical"),
@@ -161,3 +161,113 @@ def test_hashing_a_password() -> None:
     """For whoever writes definitions."""
     assert Api().found("/api/auth/hash_password/a%2Fb") == {"ok": "salted a/b"}
     assert Api().get("/api/auth/hash_password/x", by="monitoring").status_code == 401
+
+
+def test_nodes_of_a_cluster() -> None:
+    """All nodes are listed: the one that answers with its measures, others with what it knows of them."""
+    api = Api()
+    api.node.cluster = three_nodes()
+    following, dead, this = api.found("/api/nodes", by="monitoring")
+    assert following == {
+        "name": "flintmq@b",
+        "type": "disc",
+        "running": True,
+        "partitions": [],
+        "is_leader": False,
+        "is_in_sync": True,
+        "behind_bytes": 300,
+        "behind_seconds": 0.25,
+        "address": "10.0.0.2:5670",
+        "version": "1.2.2",
+    }
+    assert (dead["name"], dead["running"], dead["is_in_sync"]) == ("flintmq@c", False, False)
+    assert (dead["behind_bytes"], dead["behind_seconds"]) == (None, None)
+    assert (this["name"], this["running"], this["is_leader"]) == ("flintmq@test", True, True)
+    assert (this["mem_used"], this["behind_bytes"]) == (1, 0)
+    assert api.found("/api/nodes/flintmq@b") == following
+    assert api.get("/api/nodes/flintmq@d").status_code == 404
+    furthest, *_ = api.found("/api/nodes?sort=behind_bytes&sort_reverse=true")
+    assert furthest["name"] == "flintmq@b"
+
+
+def test_a_node_without_a_cluster_has_no_fields_of_one() -> None:
+    """Its answers are the same as before there were clusters."""
+    api = Api()
+    (node,) = api.found("/api/nodes")
+    assert not {"is_leader", "is_in_sync", "behind_bytes", "behind_seconds", "address", "version"} & set(node)
+    assert "cluster" not in api.found("/api/overview")
+    assert api.found("/api/cluster-name") == {"name": "flintmq@test"}
+
+
+def test_the_overview_of_a_cluster() -> None:
+    """It has the cluster's name, and how many of its nodes are in sync; an administrator may name it otherwise."""
+    api = Api()
+    api.node.cluster = three_nodes()
+    api.node.shortage = "1 node is in sync"
+    found = api.found("/api/overview", by="management")
+    assert found["cluster_name"] == api.found("/api/cluster-name")["name"] == "c1"
+    assert found["cluster"] == {
+        "term": 7,
+        "nodes": 3,
+        "in_sync": 2,
+        "min_in_sync": 2,
+        "shortage": "1 node is in sync",
+    }
+    assert api.put("/api/cluster-name", {"name": "ours"}).status_code == 204
+    assert api.found("/api/overview")["cluster_name"] == "ours"
+
+
+def test_queues_of_a_cluster() -> None:
+    """Replicated types name the leader, all nodes, and those that have everything; a classic queue names its node."""
+    api = Api()
+    api.node.cluster = three_nodes()
+    assert api.put("/api/queues/%2F/q", {"durable": True, "arguments": {"x-queue-type": "quorum"}}).status_code == 201
+    assert api.put("/api/queues/%2F/s", {"durable": True, "arguments": {"x-queue-type": "stream"}}).status_code == 201
+    assert api.put("/api/queues/%2F/c", {"durable": True}).status_code == 201
+    classic, *replicated = api.found("/api/queues")
+    assert classic["node"] == "flintmq@test"
+    assert "leader" not in classic
+    for queue in replicated:
+        assert queue["node"] == queue["leader"] == "flintmq@test"
+        assert queue["members"] == ["flintmq@b", "flintmq@c", "flintmq@test"]
+        assert queue["online"] == ["flintmq@b", "flintmq@test"]
+    assert api.found("/api/queues/%2F/q")["online"] == ["flintmq@b", "flintmq@test"]
+
+
+def test_a_node_that_must_not_be_shut_down() -> None:
+    """If one node less would end confirms, the check fails and names the durable queues that the caller may see."""
+    check = "/api/health/checks/node-is-quorum-critical"
+    api = Api()
+    api.put("/api/queues/%2F/q", {"durable": True})
+    api.put("/api/queues/%2F/transient", {"durable": False})
+    api.node.cluster = three_nodes("abc")
+    assert api.found(check) == {"status": "ok"}
+    api.node.cluster = three_nodes("ab")
+    response = api.get(check)
+    assert response.status_code == 503
+    assert response.json()["status"] == "failed"
+    assert "not be confirmed" in response.json()["reason"]
+    assert response.json()["queues"] == [
+        {"readable_name": "queue 'q' in vhost '/'", "name": "q", "virtual_host": "/", "type": "classic"}
+    ]
+    assert api.get(check, by="management").json()["queues"] == []
+    api.node.cluster = three_nodes("ab", min_in_sync=1)
+    assert api.found(check) == {"status": "ok"}
+
+
+@pytest.mark.parametrize("check", ["alarms", "local-alarms"])
+def test_publishers_that_wait_for_other_nodes(check: str) -> None:
+    """Too few nodes in sync is an alarm: it is told with its reason, and HTTP publishes nothing meanwhile."""
+    api = Api()
+    api.put("/api/queues/%2F/q", {"durable": True})
+    api.node.cluster = three_nodes("a")
+    api.node.shortage = "1 of 2 nodes is in sync"
+    response = api.get(f"/api/health/checks/{check}")
+    assert response.status_code == 503
+    assert response.json()["alarms"] == [
+        {"resource": "cluster", "node": "flintmq@test", "reason": "1 of 2 nodes is in sync"}
+    ]
+    message = {"routing_key": "q", "payload": "", "payload_encoding": "string", "properties": {}}
+    published = api.post("/api/exchanges/%2F/amq.default/publish", message)
+    assert published.status_code == 503
+    assert published.json()["reason"].startswith("1 of 2 nodes is in sync: ")

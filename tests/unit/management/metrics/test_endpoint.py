@@ -17,7 +17,7 @@ from flintmq.management.api.table import ROUTES
 from flintmq.management.metrics import exposition
 from flintmq.management.metrics.endpoint import open_to_all
 from tests.unit.broker.memory import got, message, put_routed
-from tests.unit.management.fake_node import Alarmed, Api
+from tests.unit.management.fake_node import Alarmed, Api, three_nodes
 
 ENDPOINTS = ("/metrics", "/metrics/per-object", "/metrics/detailed?family=queue_coarse_metrics")
 # What the dashboard RabbitMQ-Overview reads.
@@ -356,3 +356,34 @@ def test_promtool_has_no_objection(api: Api, path: str) -> None:
     )
     objections = [line for line in judged.stderr.splitlines() if "rabbitmq_unreachable_cluster_peers_count" not in line]
     assert objections == []
+
+
+def test_a_cluster(api: Api) -> None:
+    """Without a cluster there are no metrics of one; in a cluster, they are its numbers, and those of each node."""
+    before = _samples(api, "/metrics")
+    assert not any(name.startswith("flintmq_cluster_") for name, _ in before)
+    assert before["rabbitmq_unreachable_cluster_peers_count", ()] == 0
+    api.node.cluster = three_nodes("a")
+    api.node.shortage = "1 node is in sync"
+    found = _samples(api, "/metrics")
+    assert _samples(api, "/metrics/per-object").keys() >= {
+        key for key in found if key[0].startswith("flintmq_cluster_")
+    }
+    assert {name.removeprefix("flintmq_cluster_"): value for (name, labels), value in found.items()
+            if name.startswith("flintmq_cluster_") and not labels} == {
+        "term": 7, "nodes": 3, "nodes_in_sync": 1, "min_in_sync": 2, "shortage": 1,
+    }  # fmt: skip
+    of_nodes = {
+        name: {labels[0][1]: value for (each, labels), value in found.items() if each == f"flintmq_cluster_node_{name}"}
+        for name in ("is_leader", "is_alive", "is_in_sync", "behind_bytes", "behind_seconds")
+    }
+    assert of_nodes == {
+        "is_leader": {"flintmq@b": 0, "flintmq@c": 0, "flintmq@test": 1},
+        "is_alive": {"flintmq@b": 1, "flintmq@c": 0, "flintmq@test": 1},
+        "is_in_sync": {"flintmq@b": 0, "flintmq@c": 0, "flintmq@test": 1},
+        "behind_bytes": {"flintmq@b": 300, "flintmq@test": 0},
+        "behind_seconds": {"flintmq@b": 0.25, "flintmq@test": 0},
+    }
+    assert found["rabbitmq_unreachable_cluster_peers_count", ()] == 1
+    (identity,) = [dict(labels) for name, labels in found if name == "rabbitmq_identity_info"]
+    assert (identity["rabbitmq_node"], identity["rabbitmq_cluster"]) == ("flintmq@test", "c1")
