@@ -10,7 +10,7 @@ from flintmq.app.node import DRAIN_SECONDS, Node
 from flintmq.app.runtime_environment import replicated
 from flintmq.base.errors import ConfigurationError, StorageError
 from flintmq.cluster.coordinator import CoordinatorError
-from flintmq.cluster.etcd import Etcd
+from flintmq.cluster.etcd import etcd_of
 from flintmq.cluster.machine import RealDirectory, RealMachine
 from flintmq.cluster.membership import FOLLOWER_SILENCE_SECONDS, Membership
 from flintmq.cluster.term import NotLeading, Term
@@ -35,7 +35,7 @@ async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
     lock = lock_directory(directory.disk, directory.root)
     bound = _bind(given)
     membership = Membership(
-        Etcd(given.etcd.split(), given.name),
+        etcd_of(given),
         RealMachine(bound, FOLLOWER_SILENCE_SECONDS),
         directory,
         given.name,

@@ -37,7 +37,7 @@ from flintmq.server.certificates import Tls, tls_of
 from flintmq.server.config import ManagementSettings, Settings, TracingSettings
 from flintmq.server.login_origins import LoginOrigins
 from flintmq.server.oauth.tokens import tokens_of
-from flintmq.server.operation import Listener, Operation
+from flintmq.server.operation import Listener, Operation, node_name
 from flintmq.server.relay.workers import IoWorkers, io_workers
 from flintmq.server.reload import Apply, Part
 from flintmq.storage.backup.hard_links import remove_abandoned
@@ -120,7 +120,7 @@ class Node:
         broker = Broker(storage, int.from_bytes(os.urandom(4)))
         broker.now_ms = time.time_ns() // 1_000_000
         leadership = self._environment.leadership
-        broker.node = f"flintmq@{socket.gethostname() if leadership is None else leadership.node}"
+        broker.node = node_name(socket.gethostname() if leadership is None else leadership.node)
         # Another thread, because the event loop renews the lease of a leader meanwhile.
         await self._loop.run_in_executor(None, recover, broker, settings, self._environment.hash_password)
         storage.commit()
@@ -208,6 +208,7 @@ class Node:
             tls,
             self._environment.connection_max,
             storage.sync_seconds,
+            leadership,
         )
         self._operation = operation
         operation.listeners.append(Listener("amqp", host, self.port))

@@ -32,6 +32,7 @@ _MODULES: Final = (
     "limits",
     "definitions",
     "storage",
+    "cluster",
     "pipelines",
     "bench",
 )
@@ -49,6 +50,7 @@ _GROUPS: Final = {
         "Virtual hosts, users, permissions, policies, queues, exchanges and bindings, as a file in RabbitMQ's format."
     ),
     "storage": "The data directory of a broker: verify, dump, back up while the broker runs, restore, rebuild.",
+    "cluster": "The nodes of a cluster: who leads, who is in sync; let another one lead, remove dead ones.",
     "pipeline": "Data pipelines on Apache Spark: from queues, streams and the lake into exchanges and the lake.",
     "config": "Settings: all that exist, and those that the config file and the environment set.",
 }

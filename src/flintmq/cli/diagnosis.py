@@ -5,23 +5,21 @@ import resource
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import flintmq
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.base.limits import RESERVED_DESCRIPTORS
 from flintmq.base.plurals import counted
+from flintmq.cli.finding import Finding, Verdict
 from flintmq.cli.progress import size_in_words
-from flintmq.server.addresses import addresses
+from flintmq.server.addresses import Address, addresses
 from flintmq.server.alarms import free_disk, memory_bytes, whole_memory
 from flintmq.server.certificates import tls_of
 from flintmq.server.config import Settings, TlsSettings
 from flintmq.server.oauth.tokens import tokens_of
-
-Verdict = Literal["fine", "doubtful", "wrong"]
 
 # With fewer files than this, one busy application may use up all connections.
 _FEW_FILES: Final = 1_024 + RESERVED_DESCRIPTORS
@@ -37,13 +35,6 @@ _DEFAULT_DIRECTORIES: Final = ("flintmq-data", "data")
 _LOCKS: Final = Path("/proc/locks")
 
 
-@dataclass(frozen=True)
-class Finding:
-    about: str
-    verdict: Verdict
-    text: str
-
-
 def examine(settings: Settings, file: Path | None, variables: Sequence[str]) -> list[Finding]:
     """Check settings that are already loaded. `variables` are the environment variables that set some of them."""
     return [_settings(file, variables), *_look(settings)]
@@ -56,7 +47,7 @@ def _settings(file: Path | None, variables: Sequence[str]) -> Finding:
 
 
 def _look(settings: Settings) -> Iterator[Finding]:
-    for check in (_build, _data, _disk, _open_files, _memory, _ports, _tls, _tokens, _clock, _passwords):
+    for check in (_build, _data, _disk, _open_files, _memory, _ports, _tls, _tokens, _clock, _passwords, _cluster):
         yield from check(settings)
 
 
@@ -173,11 +164,11 @@ def _memory(settings: Settings) -> Iterator[Finding]:
 def _ports(settings: Settings) -> Iterator[Finding]:
     holder = _holder(settings.storage.directory)
     try:
-        found = addresses(settings)
+        found = [*addresses(settings).values(), *_replication(settings)]
     except ConfigurationError as error:
         yield Finding("port", "wrong", str(error))
         return
-    for address in found.values():
+    for address in found:
         where = f"{address.what} on {address.host}:{address.port}"
         try:
             address.try_out()
@@ -188,6 +179,13 @@ def _ports(settings: Settings) -> Iterator[Finding]:
                 yield Finding("port", "wrong", str(error))
         else:
             yield Finding("port", "fine", f"{where} is free")
+
+
+def _replication(settings: Settings) -> Iterator[Address]:
+    """The address for other nodes of the cluster."""
+    given = settings.cluster
+    if given.name:
+        yield Address("other nodes", given.host, given.port, "cluster.port", "cluster.host")
 
 
 def _tls(settings: Settings) -> Iterator[Finding]:
@@ -267,3 +265,15 @@ def _passwords(settings: Settings) -> Iterator[Finding]:
     if default.name == default.password == "guest" and not settings.users and not _is_local(settings.listen.host):
         text = "the only user is guest, who may log in only from this machine: set [[users]] or [default_user]"
         yield Finding("users", "doubtful", text)
+
+
+def _cluster(settings: Settings) -> Iterator[Finding]:
+    if not settings.cluster.name:
+        return
+    try:
+        from flintmq.cli.cluster_diagnosis import examine_cluster
+    except ConfigurationError as error:
+        # The client of etcd is not installed.
+        yield Finding("cluster", "wrong", str(error))
+        return
+    yield from examine_cluster(settings.cluster)

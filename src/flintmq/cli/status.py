@@ -13,6 +13,7 @@ from flintmq.base.plurals import counted
 from flintmq.cli.api import Api
 from flintmq.cli.commands import api_command
 from flintmq.cli.options import Json
+from flintmq.cli.progress import size_in_words
 from flintmq.cli.tables import Column, console_for_tables, in_words, printable, table_of
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def show_status(api: Api, as_json: Json = False) -> None:
     overview = api.get("overview")
     nodes: list[dict[str, Any]] = api.get("nodes")
     alarms = [f"{name} low on {what}" for name, what in _alarms(nodes)]
+    if shortage := (overview.get("cluster") or {}).get("shortage"):
+        alarms.append(shortage)
     if as_json:
         typer.echo(json.dumps({"overview": overview, "nodes": nodes, "alarms": alarms}))
     else:
@@ -89,6 +92,7 @@ def _status_lines(overview: dict[str, Any], nodes: list[dict[str, Any]], alarms:
     lines = [f"{product} {version} on {overview.get('node', '')}"]
     for node in nodes:
         lines += [f"  {column.heading:<14}{text}" for column in _STATUS_NODE if (text := column.text(node))]
+    lines += [f"  {'node':<14}{node.get('name', '')}: {_part(node)}" for node in nodes if "is_leader" in node]
     totals = overview.get("object_totals", {})
     lines += [f"  {name:<14}{in_words(totals[name], 'count')}" for name in _STATUS_COUNTS if name in totals]
     messages = overview.get("queue_totals") or {}
@@ -105,6 +109,17 @@ def _status_lines(overview: dict[str, Any], nodes: list[dict[str, Any]], alarms:
     ]
     lines.append(f"  {'alarms':<14}{', '.join(alarms) or 'none'}")
     return lines
+
+
+def _part(node: dict[str, Any]) -> str:
+    """What a node of a cluster does in it."""
+    if node["is_leader"]:
+        return "leads"
+    if not node.get("running"):
+        return "does not run"
+    said = "in sync" if node.get("is_in_sync") else "not in sync"
+    behind, seconds = node.get("behind_bytes"), node.get("behind_seconds")
+    return f"{said}, {size_in_words(behind)} and {seconds:.1f} s behind" if behind and seconds is not None else said
 
 
 @api_command("top")

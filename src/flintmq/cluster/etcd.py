@@ -9,10 +9,11 @@ import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, cast, final
 
-import httpx
-
+from flintmq.base.errors import ConfigurationError
 from flintmq.cluster.coordinator import (
     Coordinator,
     CoordinatorError,
@@ -23,6 +24,12 @@ from flintmq.cluster.coordinator import (
     OutcomeUnknown,
     View,
 )
+from flintmq.server.config import ClusterSettings
+
+try:
+    import httpx
+except ModuleNotFoundError as error:
+    raise ConfigurationError("a cluster needs httpx: install it with pip install 'flintmq[cluster]'") from error
 
 # A request waits so long for one endpoint before it asks the next one. A lease of 3 s has to be renewed by then.
 REQUEST_SECONDS: Final = 0.7
@@ -55,6 +62,14 @@ def _bytes(data: str) -> bytes:
 def _after(prefix: str) -> str:
     """The end of the range of keys with this prefix, which ends with an ASCII character."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """What an endpoint says of itself. `now` is its clock, in whole seconds of Unix time; 0 if it does not say."""
+
+    version: str
+    now: float
 
 
 class _Refused(Exception):
@@ -122,6 +137,22 @@ class Etcd(Coordinator):
                 reasons.append(f"{endpoint}: {error}")
             self._rotate()
         raise CoordinatorError(f"etcd does not answer ({'; '.join(reasons)}): check cluster.etcd, and that it runs")
+
+    async def look_at(self, endpoint: str) -> Endpoint:
+        """Ask one endpoint for its version. Raises CoordinatorError if it does not answer, or is not etcd."""
+        try:
+            answer = await self._client.get(endpoint.rstrip("/") + "/version")
+            version = str(answer.json()["etcdserver"])
+        except httpx.HTTPError as error:
+            raise CoordinatorError(str(error) or type(error).__name__) from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise CoordinatorError("this is not etcd") from error
+        date = answer.headers.get("date", "")
+        try:
+            now = parsedate_to_datetime(date).timestamp()
+        except ValueError:
+            now = 0.0
+        return Endpoint(version, now)
 
     def _rotate(self) -> None:
         self._endpoints.append(self._endpoints.pop(0))
@@ -301,3 +332,8 @@ class Etcd(Coordinator):
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+def etcd_of(settings: ClusterSettings) -> Etcd:
+    """Return the etcd of these settings."""
+    return Etcd(settings.etcd.split(), settings.name)

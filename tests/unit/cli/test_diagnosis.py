@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from flintmq.cli.diagnosis import Finding, examine
+from flintmq.cli.diagnosis import examine
+from flintmq.cli.finding import Finding
 from flintmq.server.config import (
     AlarmSettings,
+    ClusterSettings,
     ListenSettings,
     ManagementSettings,
     OAuthSettings,
@@ -54,6 +56,12 @@ def test_nothing_is_in_the_way(settings: Settings) -> None:
 def test_a_port_that_is_taken(settings: Settings, taken: int) -> None:
     """A port in use is wrong, and the finding names the setting to change."""
     assert "listen.port" in found(replace(settings, listen=ListenSettings(port=taken)), "port", "wrong").text
+
+
+def test_a_port_for_other_nodes_that_is_taken(settings: Settings, taken: int) -> None:
+    """The port at which other nodes of a cluster connect is one of those that have to be free."""
+    cluster = ClusterSettings(name="c", node="a", port=taken, etcd=f"http://127.0.0.1:{free_port()}")
+    assert "cluster.port" in found(replace(settings, cluster=cluster), "port", "wrong").text
 
 
 def test_a_broker_that_runs(settings: Settings) -> None:

@@ -74,6 +74,18 @@ def test_settings_are_shown_without_passwords(tmp_path: Path) -> None:
     assert "s3cret" not in ran.stdout + as_json.stdout
 
 
+def test_commands_do_not_load_clusters() -> None:
+    """Only commands about a cluster load the client of etcd, which takes longer than a whole command."""
+    code = (
+        "import sys; from typer.main import get_command; from flintmq.cli.main import app\n"
+        "from flintmq.cli.diagnosis import examine; from flintmq.server.config import Settings\n"
+        "list(get_command(app).commands); examine(Settings(), None, ())\n"
+        "print([name for name in sys.modules if name == 'httpx' or name.startswith('flintmq.cluster')])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - ours
+    assert ran.stdout == "[]\n"
+
+
 def test_doctor_looks_at_what_serve_would_use(tmp_path: Path) -> None:
     """`doctor` reads the same file, variables and flags as `serve`, and names them."""
     file = tmp_path / "flintmq.toml"

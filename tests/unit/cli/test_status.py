@@ -28,6 +28,38 @@ def test_status_names_alarms() -> None:
         assert json.loads(ran.stdout)["alarms"] == ["flintmq@h low on memory"]
 
 
+def test_status_shows_the_nodes_of_a_cluster() -> None:
+    """`status` says which node leads, who is in sync, and how far others are behind; a shortage is an alarm."""
+    leader = {"name": "flintmq@a", "running": True, "is_leader": True, "is_in_sync": True, "mem_used": 1500}
+    nodes = [
+        leader,
+        {"name": "flintmq@b", "running": True, "is_leader": False, "is_in_sync": True, "behind_bytes": 0},
+        {
+            "name": "flintmq@c",
+            "running": True,
+            "is_leader": False,
+            "is_in_sync": False,
+            "behind_bytes": 2048,
+            "behind_seconds": 1.26,
+        },
+        {"name": "flintmq@d", "running": False, "is_leader": False, "is_in_sync": False, "behind_bytes": None},
+    ]
+    overview = {"node": "flintmq@a", "cluster": {"shortage": ""}}
+    with StubApi({"GET overview": (200, overview), "GET nodes": (200, nodes)}) as stub:
+        lines = [line.split(maxsplit=1)[1] for line in run(stub, "status").splitlines() if line.startswith("  node")]
+        assert lines == [
+            "flintmq@a: leads",
+            "flintmq@b: in sync",
+            "flintmq@c: not in sync, 2.0 KiB and 1.3 s behind",
+            "flintmq@d: does not run",
+        ]
+    overview["cluster"] = {"shortage": "1 of 2 nodes in sync"}
+    with StubApi({"GET overview": (200, overview), "GET nodes": (200, nodes)}) as stub:
+        ran = CliRunner().invoke(app, ["status"], env={"FLINTMQ_API": stub.url})
+        assert ran.exit_code == 1
+        assert "alarms        1 of 2 nodes in sync" in ran.stdout
+
+
 def test_top_shows_the_busiest() -> None:
     """`top` asks for one sorted page and shows its queues and the broker's rates, or prints a line of JSON."""
     overview = {"node": "n", "message_stats": {"publish_details": {"rate": 7.0}}, "object_totals": {"queues": 3}}

@@ -150,12 +150,12 @@ ROUTES: Final = (
     _route(
         f"{_CHECKS}/alarms",
         _alarms("There are alarms in effect in the cluster"),
-        "Fails while an alarm blocks publishers, or too few nodes of the cluster are in sync.",
+        "Fails while an alarm blocks publishers, or publishers wait for other nodes.",
     ),
     _route(
         f"{_CHECKS}/local-alarms",
         _alarms("There are alarms in effect on the node"),
-        "Fails while an alarm blocks publishers, or too few nodes of the cluster are in sync.",
+        "Fails while an alarm blocks publishers, or publishers wait for other nodes.",
     ),
     _route(f"{_CHECKS}/port-listener/{{port}}", _port, "Fails unless the node listens on this port."),
     _route(

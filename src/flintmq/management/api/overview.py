@@ -51,7 +51,8 @@ class ListenerShown(Struct):
 
 class ClusterShown(Struct):
     """How many nodes the cluster has, and how many hold everything that is confirmed. Nothing is confirmed while those
-    are fewer than `min_in_sync`; `shortage` says so then, and is empty otherwise. `term` grows with each new leader.
+    are fewer than `min_in_sync`. `shortage` says why publishers wait for other nodes, and is empty if they do not.
+    `term` grows with each new leader.
     """
 
     term: int

@@ -30,7 +30,7 @@ def cluster(node: Node) -> str:
         ("nodes", "Nodes that belong to the cluster", len(found.nodes)),
         ("nodes_in_sync", "Nodes that have everything that is confirmed", sum(each.is_in_sync for each in found.nodes)),
         ("min_in_sync", "Nothing is confirmed while fewer nodes are in sync", found.min_in_sync),
-        ("shortage", "1 while publishers wait because too few nodes are in sync", int(node.shortage != "")),
+        ("shortage", "1 while publishers wait for other nodes", int(node.shortage != "")),
     )
     texts = [single(f"flintmq_cluster_{name}", GAUGE, text, value) for name, text, value in whole]
     for name, text, read in _OF_NODES:
