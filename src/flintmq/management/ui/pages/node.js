@@ -1,6 +1,7 @@
 import { bytes, count, span } from "../core/format.js";
 import { html } from "../core/html.js";
 import { usePoll } from "../core/poll.js";
+import { ClusterNodes, ShortageBanner } from "../parts/cluster.js";
 import { Banner, Facts, Head, Meter, Panel, Tags, Trouble, Waiting } from "../parts/states.js";
 import { Table } from "../parts/table.js";
 
@@ -17,7 +18,9 @@ export function NodePage() {
   const listeners = overview.data?.listeners ?? [];
   return html`<${Head} title="Node" />
     <div class="stack">
-      ${nodes.data.map((node) => html`<${Node} key=${node.name} node=${node} overview=${overview.data} />`)}
+      <${ShortageBanner} cluster=${overview.data?.cluster} />
+      <${ClusterNodes} nodes=${nodes.data} />
+      ${nodes.data.filter((node) => node.is_leader !== false).map((node) => html`<${Node} key=${node.name} node=${node} overview=${overview.data} />`)}
       <${Panel} title="Listeners" flush=${true}>
         ${listeners.length ? html`<${Table} label="Listeners" columns=${LISTENERS} rows=${listeners} keyOf=${(one) => `${one.protocol} ${one.ip_address} ${one.port}`} />` : html`<div class="empty"><p>Unknown.</p></div>`}
       <//>

@@ -8,6 +8,7 @@ import { link } from "../core/router.js";
 import { mayMonitor } from "../core/session.js";
 import { useVhost } from "../core/vhosts.js";
 import { Course } from "../parts/chart.js";
+import { ClusterNodes, ShortageBanner } from "../parts/cluster.js";
 import { Banner, Empty, Head, Panel, Tags, Trouble, Waiting } from "../parts/states.js";
 import { Sparkline } from "../parts/sparkline.js";
 import { Table } from "../parts/table.js";
@@ -29,11 +30,13 @@ export function OverviewPage() {
     <${Head} title="Overview"><span class="quiet small">${data.product_name ?? "FlintMQ"} ${version} · ${data.node}</span><//>
     <div class="stack">
       <${Alarms} nodes=${nodes.data ?? []} />
+      <${ShortageBanner} cluster=${data.cluster} />
       <${Stats} overview=${data} />
       <div class="columns">
         <${Panel} title="Messages per second"><${Course} courses=${coursesOf("overview", RATES, data.message_stats)} show=${rate} label="Messages per second over the last minutes" /><//>
         <${Panel} title="Messages in queues"><${Course} courses=${coursesOf("overview", DEPTHS, data.queue_totals)} show=${brief} label="Messages in queues over the last minutes" /><//>
       </div>
+      <${ClusterNodes} nodes=${nodes.data ?? []} tools=${html`<a href="#/node">The node that leads</a>`} />
       <${Deepest} />
     </div>`;
 }
