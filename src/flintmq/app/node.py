@@ -27,8 +27,8 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import UserRecord
 from flintmq.server import logs
-from flintmq.server.acceptor import Acceptor, StreamProtocol, listening_sockets
-from flintmq.server.addresses import Address, addresses
+from flintmq.server.acceptor import Acceptor, StreamProtocol
+from flintmq.server.addresses import addresses
 from flintmq.server.alarms import Alarms
 from flintmq.server.amqp import AmqpServer
 from flintmq.server.audit import AuditLog
@@ -112,10 +112,11 @@ class Node:
         storage = self._storage
         build = "compiled by mypyc" if compiled else "interpreted: much slower; install it with a C compiler"
         log.info("FlintMQ", version=__version__, build=build)
-        # The addresses are checked before the recovery, which may take minutes.
-        for address in self._addresses.values():
-            # A name may take long to resolve.
-            await self._loop.run_in_executor(None, address.try_out)
+        if self._environment.listening is None:
+            # The addresses are checked before the recovery, which may take minutes.
+            for address in self._addresses.values():
+                # A name may take long to resolve.
+                await self._loop.run_in_executor(None, address.try_out)
         remove_abandoned(settings.storage.directory)
         broker = Broker(storage, int.from_bytes(os.urandom(4)))
         broker.now_ms = time.time_ns() // 1_000_000
@@ -176,8 +177,8 @@ class Node:
         server.watch(check, lambda: storage.full)
         server.stalls.start()
         host = settings.listen.host
-        self.port = await self._listen(server.protocol, self._addresses["amqp"])
-        tls_port = 0 if tls is None else await self._listen(server.tls_protocol, self._addresses["amqp/ssl"])
+        self.port = await self._listen(server.protocol, "amqp")
+        tls_port = 0 if tls is None else await self._listen(server.tls_protocol, "amqp/ssl")
         if self._shared:
             self._io_workers = IoWorkers(io_workers(settings.server.io_workers), server, self._shared)
             await self._io_workers.start()
@@ -239,27 +240,28 @@ class Node:
 
     async def _listen_http(self, operation: Operation, protocol: str, context: ssl.SSLContext | None) -> int:
         assert self._http is not None
-        address = self._addresses[protocol]
-        try:
-            number = await self._http.listen(address.host, address.port, context)
-        except OSError as error:
-            raise address.refused(error) from error
-        operation.listeners.append(Listener(protocol, address.host, number))
-        log.info("listening", **{protocol: f"{protocol}://{address.host}:{number}"})
+        sockets = await self._sockets(protocol)
+        await self._http.listen(sockets, context)
+        host, number = self._addresses[protocol].host, _port(sockets)
+        operation.listeners.append(Listener(protocol, host, number))
+        log.info("listening", **{protocol: f"{protocol}://{host}:{number}"})
         return number
 
-    async def _listen(self, protocol: Callable[[], StreamProtocol], address: Address) -> int:
-        try:
-            if io_workers(self._settings.server.io_workers):
-                sockets = await listening_sockets(self._loop, address.host, address.port)
-                self._shared += [(each, address is self._addresses.get("amqp/ssl")) for each in sockets]
-                number: int = sockets[0].getsockname()[1]
-                return number
+    async def _listen(self, protocol: Callable[[], StreamProtocol], name: str) -> int:
+        sockets = await self._sockets(name)
+        if io_workers(self._settings.server.io_workers):
+            self._shared += [(each, name == "amqp/ssl") for each in sockets]
+        else:
             acceptor = Acceptor(protocol)
             self._acceptors.append(acceptor)
-            return await acceptor.listen(address.host, address.port)
-        except OSError as error:
-            raise address.refused(error) from error
+            acceptor.accept_from(sockets)
+        return _port(sockets)
+
+    async def _sockets(self, name: str) -> list[socket.socket]:
+        """Return sockets that listen on the address of this name."""
+        if self._environment.listening is not None:
+            return self._environment.listening(name)
+        return await self._addresses[name].listen()
 
     async def _prepare_audit(self, settings: Settings) -> Apply:
         return self._audit.reopen(settings.log.audit_file)
@@ -339,6 +341,11 @@ async def _watch_certificates(tls: Tls) -> None:
         except Exception:
             # The task must go on, or the certificates would expire and the log would not tell why.
             log.exception("certificates not checked")
+
+
+def _port(sockets: list[socket.socket]) -> int:
+    number: int = sockets[0].getsockname()[1]
+    return number
 
 
 def _url(settings: Settings, users: int, port: int) -> str:

@@ -1,6 +1,7 @@
 """The runtime environment of a broker: its storage, its number of sockets, and its password hashes."""
 
 import resource
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +45,8 @@ class RuntimeEnvironment:
     collect_garbage: Callable[[], object] = lambda: None
     # Set while this node leads a cluster.
     leadership: Leadership | None = None
+    # Returns sockets that listen already on the address of a name in `addresses`. Without it, the broker opens its own.
+    listening: Callable[[str], list[socket.socket]] | None = None
 
 
 def durable() -> RuntimeEnvironment:

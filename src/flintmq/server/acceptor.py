@@ -54,15 +54,6 @@ class Acceptor:
         self._waiting: list[socket.socket] = []
         self._welcomed: set[asyncio.Task[Any]] = set()
 
-    async def listen(self, host: str, port: int) -> int:
-        """Listen on all addresses of a host name, and return the port, which is a free one if `port` is 0.
-
-        Raises OSError if it cannot listen.
-        """
-        self.accept_from(await listening_sockets(self._loop, host, port))
-        number: int = self._sockets[0].getsockname()[1]
-        return number
-
     def accept_from(self, sockets: list[socket.socket]) -> None:
         """Accept connections from sockets that are listening. `close` closes them."""
         self._sockets = sockets

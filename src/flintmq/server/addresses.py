@@ -1,11 +1,13 @@
 """The addresses on which a broker listens, according to its settings, and a check that it can."""
 
+import asyncio
 import errno
 import socket
 from dataclasses import dataclass
 from itertools import combinations
 
 from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.server.acceptor import listening_sockets
 from flintmq.server.config import Settings
 
 
@@ -26,6 +28,13 @@ class Address:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             for family, kind, protocol, _, address in dict.fromkeys(found):
                 _bind(family, kind, protocol, address)
+        except OSError as error:
+            raise self.refused(error) from error
+
+    async def listen(self) -> list[socket.socket]:
+        """Return sockets that listen here. Raises FlintError if the system does not allow that."""
+        try:
+            return await listening_sockets(asyncio.get_running_loop(), self.host, self.port)
         except OSError as error:
             raise self.refused(error) from error
 

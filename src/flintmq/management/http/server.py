@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import ssl
 from typing import Any, Final
 
@@ -206,8 +207,8 @@ class HttpServer:
         self._state = ServerState()
         self._listeners: list[asyncio.Server] = []
 
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Listen on an address; return the port, which the system chooses if `port` is 0. Raises OSError."""
+    async def listen(self, sockets: list[socket.socket], tls: ssl.SSLContext | None = None) -> None:
+        """Accept connections from sockets that are listening. `close` closes them."""
         loop = asyncio.get_running_loop()
 
         def connection() -> asyncio.Protocol:
@@ -215,10 +216,9 @@ class HttpServer:
 
         # uvloop accepts a handshake timeout only together with a TLS context.
         timeouts: dict[str, Any] = {} if tls is None else {"ssl_handshake_timeout": HTTP_HEAD_SECONDS}
-        listener = await loop.create_server(connection, host, port, ssl=tls, backlog=128, **timeouts)
-        self._listeners.append(listener)
-        number: int = listener.sockets[0].getsockname()[1]
-        return number
+        for each in sockets:
+            listener = await loop.create_server(connection, sock=each, ssl=tls, backlog=128, **timeouts)
+            self._listeners.append(listener)
 
     async def close(self) -> None:
         """Answer pending requests within a second, and close all sockets."""

@@ -23,6 +23,7 @@ from flintmq.management.http.server import HttpServer
 from flintmq.management.metrics.endpoint import ROUTES as METRICS
 from flintmq.management.stats.sampler import Stats
 from tests.unit.management.fake_node import BODY_MAX_BYTES, NodeInMemory
+from tests.unit.management.http.listening import listen
 
 USUAL = HTTP_CONNECTIONS_MAX - HTTP_RESERVED_CONNECTIONS
 
@@ -145,7 +146,7 @@ async def served(proxies: tuple[Network, ...] = ()) -> AsyncIterator[int]:
         node.broker.put_user(UserRecord(f"u{number}", f"u{number}", ("management",)))
         node.broker.put_rule(PermissionRecord("/", f"u{number}", ".*", ".*", ".*"))
     server = HttpServer(application(node, Stats(node), (*ROUTES, *METRICS), BODY_MAX_BYTES), proxies)
-    yield await server.listen("127.0.0.1", 0)
+    yield await listen(server)
     await server.close()
 
 

@@ -17,6 +17,7 @@ from flintmq.management.http.app import application
 from flintmq.management.http.server import HttpServer
 from flintmq.management.stats.sampler import Stats
 from tests.unit.management.fake_node import BODY_MAX_BYTES, NodeInMemory
+from tests.unit.management.http.listening import listen
 
 REQUEST = b"GET /api/whoami HTTP/1.1\r\nhost: x\r\nauthorization: Basic YWRtaW46YWRtaW4=\r\n\r\n"
 
@@ -44,7 +45,7 @@ def test_a_login_is_given_up_with_its_connection() -> None:
     async def leave() -> None:
         node = SlowNode()
         server = HttpServer(application(node, Stats(node), ROUTES, BODY_MAX_BYTES))
-        port = await server.listen("127.0.0.1", 0)
+        port = await listen(server)
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(REQUEST)
         await asyncio.wait_for(node.asked.wait(), 60)
@@ -63,7 +64,7 @@ def test_closing_ends_what_is_open() -> None:
     async def close() -> None:
         node = SlowNode()
         server = HttpServer(application(node, Stats(node), ROUTES, BODY_MAX_BYTES))
-        port = await server.listen("127.0.0.1", 0)
+        port = await listen(server)
         idle, _ = await asyncio.open_connection("127.0.0.1", port)
         busy, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(REQUEST)
@@ -78,7 +79,7 @@ def test_closing_ends_what_is_open() -> None:
 @asynccontextmanager
 async def _served(node: NodeInMemory) -> AsyncIterator[int]:
     server = HttpServer(application(node, Stats(node), ROUTES, BODY_MAX_BYTES))
-    yield await server.listen("127.0.0.1", 0)
+    yield await listen(server)
     await server.close()
 
 
@@ -181,7 +182,7 @@ def test_an_answer_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
         node = NodeInMemory()
         server = HttpServer(application(node, Stats(node), (), BODY_MAX_BYTES, [Route("/large", large)]))
-        reader, writer = await asyncio.open_connection("127.0.0.1", await server.listen("127.0.0.1", 0))
+        reader, writer = await asyncio.open_connection("127.0.0.1", await listen(server))
         writer.write(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
         await reader.readline()
         await asyncio.wait_for(gone.wait(), 60)
