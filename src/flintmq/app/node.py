@@ -33,7 +33,7 @@ from flintmq.server.alarms import Alarms
 from flintmq.server.amqp import AmqpServer
 from flintmq.server.audit import AuditLog
 from flintmq.server.auth import Authenticator, Learned, hash_unless_known, scram_keys
-from flintmq.server.certificates import Tls, tls_of
+from flintmq.server.certificates import Tls, tls_of, watch
 from flintmq.server.config import ManagementSettings, Settings, TracingSettings
 from flintmq.server.login_origins import LoginOrigins
 from flintmq.server.oauth.tokens import tokens_of
@@ -54,8 +54,6 @@ log = logs.get_logger()
 _STORAGE_LOOK_SECONDS: Final = 10.0
 # The longest wait of a shutdown for the disk, so that publishers get their confirms.
 DRAIN_SECONDS: Final = 2.0
-# The interval at which certificate files are checked. Replaced certificates are usually valid for some more days.
-_CERTIFICATES_LOOK_SECONDS: Final = 5.0
 # The longest wait of a shutdown for the answers of clients.
 SHUTDOWN_SECONDS: Final = 2.0
 
@@ -194,7 +192,7 @@ class Node:
             log.info("clients on this machine need no certificate; all others do", amqp=self.port)
         self._watching = [self._loop.create_task(_watch_storage(storage))]
         if tls is not None:
-            self._watching.append(self._loop.create_task(_watch_certificates(tls)))
+            self._watching.append(self._loop.create_task(watch(tls)))
         self._reloaded = reloaded_parts(self._settings, broker, server, alarms, self._environment.hash_password)
         self._reloaded.append(Part(("log.audit_file",), self._prepare_audit, is_always=True))
         operation = Operation(
@@ -330,17 +328,6 @@ async def _watch_storage(storage: NodeStorage) -> None:
             trouble = storage.pages_trouble
             if trouble:
                 log.warning("packed messages stay in memory: the disk does not take them", reason=trouble)
-
-
-async def _watch_certificates(tls: Tls) -> None:
-    """Reload certificates whose files have changed, so that renewing them needs no signal."""
-    while True:
-        await asyncio.sleep(_CERTIFICATES_LOOK_SECONDS)
-        try:
-            await asyncio.to_thread(tls.reload_if_changed)
-        except Exception:
-            # The task must go on, or the certificates would expire and the log would not tell why.
-            log.exception("certificates not checked")
 
 
 def _port(sockets: list[socket.socket]) -> int:

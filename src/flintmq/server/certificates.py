@@ -5,6 +5,7 @@ certificate is chosen when the client has said which name it wants (SNI), so tha
 certificate from every listener.
 """
 
+import asyncio
 import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +30,8 @@ _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3
 # The names of `getpeercert` for the kinds of alternative names.
 _KINDS: Final = {"dns": "DNS", "uri": "URI", "email": "email", "ip": "IP Address"}
 
+# The interval at which certificate files are checked. Replaced certificates are usually valid for some more days.
+_LOOK_SECONDS: Final = 5.0
 # Numbers of a file, of which at least one differs after a change.
 _Stamp = tuple[int, int, int]
 # Returns the content of a file, or raises OSError.
@@ -138,6 +141,17 @@ class Tls:
         kind = _KINDS[settings.login_san_type]
         names = [str(value) for name, value in certificate.get("subjectAltName", ()) if name == kind]
         return names[settings.login_san_index] if settings.login_san_index < len(names) else ""
+
+
+async def watch(tls: Tls) -> None:
+    """Reload certificates whose files have changed, so that renewing them needs no signal. Never returns."""
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        try:
+            await asyncio.to_thread(tls.reload_if_changed)
+        except Exception:
+            # The task must go on, or the certificates would expire and the log would not tell why.
+            log.exception("certificates not checked")
 
 
 def tls_of(settings: TlsSettings, others: tuple[CertificateSettings, ...] = ()) -> Tls | None:

@@ -1,17 +1,19 @@
 """Certificates: which one a client sees, when a renewed one counts, and who a client's says it is."""
 
+import asyncio
 import os
 import ssl
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import pytest
 import trustme
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.base.limits import PEM_MAX_BYTES
+from flintmq.server import certificates
 from flintmq.server.certificates import Tls, tls_of
 from flintmq.server.config import CertificateSettings, TlsSettings
 
@@ -234,3 +236,28 @@ def test_settings_that_make_no_sense(settings: TlsSettings, tmp_path: Path) -> N
         tls_of(replace(settings, ca=None, verify="required"))
     with pytest.raises(ConfigurationError, match=r"certificates\[0\]\.certificate .* cannot be used"):
         tls_of(settings, (CertificateSettings(tmp_path / os.devnull, ("a",), tmp_path / "none"),))
+
+
+def test_a_look_at_certificates_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong with one, the next finds the files that were renewed."""
+    monkeypatch.setattr(certificates, "_LOOK_SECONDS", 0.001)
+
+    async def watch() -> None:
+        loop = asyncio.get_running_loop()
+        again = asyncio.Event()
+
+        class Failing:
+            looks = 0
+
+            def reload_if_changed(self) -> None:
+                self.looks += 1
+                if self.looks == 3:
+                    loop.call_soon_threadsafe(again.set)
+                raise ValueError
+
+        watching = asyncio.create_task(certificates.watch(cast(Tls, Failing())))
+        await asyncio.wait_for(again.wait(), 60)
+        assert not watching.done()
+        watching.cancel()
+
+    asyncio.run(watch())
