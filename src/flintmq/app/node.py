@@ -38,6 +38,7 @@ from flintmq.server.config import ManagementSettings, Settings, TracingSettings
 from flintmq.server.login_origins import LoginOrigins
 from flintmq.server.oauth.tokens import tokens_of
 from flintmq.server.operation import Listener, Operation, node_name
+from flintmq.server.relay.relays import Relays
 from flintmq.server.relay.workers import IoWorkers, io_workers
 from flintmq.server.reload import Apply, Part
 from flintmq.storage.backup.hard_links import remove_abandoned
@@ -77,6 +78,7 @@ class Node:
         # Listening sockets that I/O workers accept from, and whether their clients begin with TLS.
         self._shared: list[tuple[socket.socket, bool]] = []
         self._io_workers: IoWorkers | None = None
+        self._relays: Relays | None = None
         self._sampling: asyncio.Task[None] | None = None
         self._reloaded: list[Part] = []
         self._exporting: SpanExport | None = None
@@ -190,6 +192,8 @@ class Node:
             log.info("listening", amqps=f"amqps://{host}:{tls_port}")
         if tls is not None and tls.is_required:
             log.info("clients on this machine need no certificate; all others do", amqp=self.port)
+        self._relays = Relays(server)
+        self._environment.relayed(self._relays.serve)
         self._watching = [self._loop.create_task(_watch_storage(storage))]
         if tls is not None:
             self._watching.append(self._loop.create_task(watch(tls)))
@@ -216,7 +220,7 @@ class Node:
         if settings.tracing.endpoint:
             await self._trace(operation, server)
         if settings.management.enabled:
-            await self._manage(operation, tls)
+            await self._manage(server, operation, tls)
 
     async def _trace(self, operation: Operation, server: AmqpServer) -> None:
         """Record spans from now on. Raises ConfigurationError if the packages for that are not installed."""
@@ -226,11 +230,12 @@ class Node:
         server.gateway.tracing.use(spans)
         log.info("spans are sent", endpoint=settings.endpoint)
 
-    async def _manage(self, operation: Operation, tls: Tls | None) -> None:
+    async def _manage(self, server: AmqpServer, operation: Operation, tls: Tls | None) -> None:
         """Serve the HTTP API. Its modules are loaded in another thread, because clients are connecting already."""
         settings = self._settings.management
         make = await self._loop.run_in_executor(None, _load_management)
         self._http, stats = make(operation, settings)
+        server.reception.http = self._http.connection
         self._sampling = self._loop.create_task(stats.run())
         self.http_port = await self._listen_http(operation, "http", None)
         if tls is not None:
@@ -288,6 +293,8 @@ class Node:
             self._sampling.cancel()
         for task in self._watching:
             task.cancel()
+        if self._server is not None:
+            self._server.reception.is_closed = True
         try:
             if self._http is not None:
                 await self._http.close()
@@ -309,6 +316,8 @@ class Node:
                 await self._loop.run_in_executor(None, self._exporting.close)
         finally:
             try:
+                if self._relays is not None:
+                    self._relays.close()
                 if self._io_workers is not None:
                     await self._io_workers.close()
                 for shared, _ in self._shared:

@@ -47,6 +47,8 @@ class RuntimeEnvironment:
     leadership: Leadership | None = None
     # Returns sockets that listen already on the address of a name in `addresses`. Without it, the broker opens its own.
     listening: Callable[[str], list[socket.socket]] | None = None
+    # Gets, once clients may connect, what serves the clients of other nodes over connections to them.
+    relayed: Callable[[Callable[[socket.socket, str], None]], object] = lambda _: None
 
 
 def durable() -> RuntimeEnvironment:

@@ -22,6 +22,7 @@ from flintmq.server.connections import Connections
 from flintmq.server.host import Logins, ServerHost
 from flintmq.server.peer import Peer
 from flintmq.server.reassembly import RoundRobin
+from flintmq.server.relay.reception import Reception
 from flintmq.server.schedule import TickSchedule
 from flintmq.server.send_timeout import SendTimeout
 from flintmq.server.stalls import Stalls
@@ -82,6 +83,8 @@ class AmqpServer:
             collect_garbage,
             stopwatch,
         )
+        # The clients whose sockets other processes or nodes own.
+        self.reception = Reception(self.protocol)
         self._reassembly = RoundRobin(loop, self.gateway.reassembly, self.connections.open.values)
         self.connections.on_removed = self._reassembly.gone
         self.tick = ServerTick(loop, self.gateway, self.schedule, self.connections, self._reassembly)

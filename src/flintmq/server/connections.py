@@ -66,7 +66,7 @@ class Connections:
         self._peers: dict[Output, Peer] = {}
         # Set while there is no peer.
         self.empty = asyncio.Event()
-        # The links to I/O workers.
+        # The links to processes and nodes that own the sockets of clients.
         self.links: list[Link] = []
         # Called with each peer that is removed.
         self.on_removed: Callable[[Peer], None] | None = None

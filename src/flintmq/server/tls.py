@@ -29,11 +29,11 @@ class TlsTransport(asyncio.Transport):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.is_established = False
         # Whether the client has sent its close_notify alert.
-        self._is_peer_closed = False
+        self.is_peer_closed = False
 
     def receive(self, data: bytes) -> bytes:
         """Decrypt received bytes. Raises ConnectionLost, after sending the alert, if the peer violates TLS."""
-        if self._is_peer_closed:
+        if self.is_peer_closed:
             # OpenSSL would not read the data any more, and it would only fill memory.
             raise ConnectionLost("TLS: data after the end")
         self._incoming.write(data)
@@ -54,12 +54,12 @@ class TlsTransport(asyncio.Transport):
         try:
             while part := self._tls.read(_READ_BYTES):
                 parts.append(part)
-            self._is_peer_closed = True
+            self.is_peer_closed = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
             # The client sends nothing more and will close the socket. The bytes before count.
-            self._is_peer_closed = True
+            self.is_peer_closed = True
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     @property

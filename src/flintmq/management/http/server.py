@@ -61,6 +61,10 @@ class _Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._await_head()
 
+    def secured(self) -> None:
+        """The client speaks TLS, which ends at the process or node that has accepted it."""
+        self.scheme = "https"
+
     def _others(self) -> "list[_Connection]":
         connections: set[Any] = self.connections
         return [each for each in connections if each is not self and not each.transport.is_closing()]
@@ -210,15 +214,15 @@ class HttpServer:
     async def listen(self, sockets: list[socket.socket], tls: ssl.SSLContext | None = None) -> None:
         """Accept connections from sockets that are listening. `close` closes them."""
         loop = asyncio.get_running_loop()
-
-        def connection() -> asyncio.Protocol:
-            return _Connection(self._config, self._state, loop, self._proxies)
-
         # uvloop accepts a handshake timeout only together with a TLS context.
         timeouts: dict[str, Any] = {} if tls is None else {"ssl_handshake_timeout": HTTP_HEAD_SECONDS}
         for each in sockets:
-            listener = await loop.create_server(connection, sock=each, ssl=tls, backlog=128, **timeouts)
+            listener = await loop.create_server(self.connection, sock=each, ssl=tls, backlog=128, **timeouts)
             self._listeners.append(listener)
+
+    def connection(self) -> _Connection:
+        """Return the protocol of a socket that was accepted."""
+        return _Connection(self._config, self._state, asyncio.get_running_loop(), self._proxies)
 
     async def close(self) -> None:
         """Answer pending requests within a second, and close all sockets."""

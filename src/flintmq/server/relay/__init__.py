@@ -1,1 +1,1 @@
-"""I/O workers: processes that own the sockets of clients, and exchange their bytes with the broker's event loop."""
+"""Relays: processes and nodes that own clients' sockets, and exchange their bytes with the broker's event loop."""

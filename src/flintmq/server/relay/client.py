@@ -1,4 +1,4 @@
-"""A client of a worker: one accepted socket, with TLS where the client wants it, and its channel to the broker.
+"""A client of a link: one accepted socket, with TLS where the client wants it, and its channel to the broker.
 
 The broker decides everything else: how long a handshake may take, who may log in, and when the socket is closed.
 """
@@ -33,6 +33,11 @@ _SLOW_SECONDS: Final = 1.0
 # The bytes that a client may still send after its TLS has ended. A client that sends more is disconnected.
 _UNHEARD_MAX_BYTES: Final = 1024 * 1024
 
+# Listeners: those whose clients begin with TLS, and the one whose clients do not use it.
+_HTTPS: Final = "https"
+_SECURE: Final = ("amqp/ssl", _HTTPS)
+_HTTP: Final = "http"
+
 # Where a client is: its bytes go to the broker as they are; its first bytes tell whether it begins with TLS; TLS; the
 # rest of what it says is discarded.
 _PLAIN: Final = 0
@@ -43,7 +48,7 @@ _UNHEARD: Final = 3
 
 @final
 class Clients:
-    """What all clients of a worker share. `tls` returns the TLS of the listeners, or None."""
+    """What all clients of a link share. `tls` returns the TLS of the listeners, or None."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, link: Link, tls: Callable[[], Tls | None]) -> None:
         self.link = link
@@ -56,13 +61,9 @@ class Clients:
         self._slow: dict[Client, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def plain(self) -> "Client":
-        """Return a client that may begin with TLS."""
-        return Client(self, False)
-
-    def secure(self) -> "Client":
-        """Return a client that has to begin with TLS."""
-        return Client(self, True)
+    def of(self, listener: str) -> "Callable[[], Client]":
+        """Return what makes the clients of a listener, which has one of the names in `server/addresses.py`."""
+        return lambda: Client(self, listener)
 
     def touched(self, client: "Client") -> None:
         """Report in the next turn what the kernel has taken for this client; it takes output at the end of this one."""
@@ -95,15 +96,15 @@ class Clients:
 
 @final
 class Client(Channel):
-    """One socket. `begins_with_tls`: it belongs to a listener for TLS."""
+    """One socket, which `listener` has accepted. Its client begins with TLS, or may do so, or does not."""
 
-    def __init__(self, clients: Clients, begins_with_tls: bool) -> None:
+    def __init__(self, clients: Clients, listener: str) -> None:
         super().__init__(clients.link)
         self._clients = clients
         self._transport: asyncio.Transport | None = None
         self._tls: TlsTransport | None = None
-        self._stage: i64 = _PLAIN if clients.tls() is None else _FIRST
-        self._begins_with_tls = begins_with_tls
+        self._listener = listener
+        self._stage: i64 = _PLAIN if clients.tls() is None or listener == _HTTP else _FIRST
         self._first = b""
         self._is_secured = False
         self._handshake_reads = HandshakeReads()
@@ -127,9 +128,13 @@ class Client(Channel):
             return
         self._transport = stream
         stream.set_write_buffer_limits(high=_UNSENT_HIGH_BYTES, low=_UNSENT_LOW_BYTES)
-        addresses = {"peer": stream.get_extra_info("peername"), "local": stream.get_extra_info("sockname")}
-        self.link.open(self, json.dumps(addresses).encode())
-        if self._begins_with_tls:
+        opened = {
+            "listener": self._listener,
+            "peer": stream.get_extra_info("peername"),
+            "local": stream.get_extra_info("sockname"),
+        }
+        self.link.open(self, json.dumps(opened).encode())
+        if self._listener in _SECURE:
             self._begin_tls(stream)
 
     def get_buffer(self, _size_hint: int) -> memoryview:
@@ -236,6 +241,9 @@ class Client(Channel):
             self.link.send(SECURED, self.number, json.dumps(tls.certificate).encode())
         if data:
             self._forward(data)
+        if tls.is_peer_closed and self._listener == _HTTPS:
+            # As the API's own TLS does: some clients wait for that. Those of AMQP are told by the broker.
+            tls.close()
 
     def _rest(self) -> None:
         """Read nothing for a while, because the client sends many small pieces before its login."""

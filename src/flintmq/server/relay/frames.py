@@ -15,8 +15,8 @@ from mypy_extensions import i32, i64, mypyc_attr
 
 from flintmq.base.errors import FlintError
 
-# A socket was accepted. The payload is JSON: `peer` and `local` are its addresses. Its client may send LINK_FIRST_BYTES
-# before any CREDIT.
+# A socket was accepted. The payload is JSON: `listener` is the name of the one that did, `peer` and `local` are its
+# addresses. Its client may send LINK_FIRST_BYTES before any CREDIT.
 OPEN: Final = 1
 # The client speaks TLS. The payload is JSON: its certificate, as `getpeercert` returns it, or null.
 SECURED: Final = 2

@@ -80,7 +80,7 @@ class Worker:
         for is_secure in (False, True):
             found = [socket.socket(fileno=each.descriptor) for each in order.accept if each.is_secure is is_secure]
             if found:
-                acceptor = Acceptor(self._clients.secure if is_secure else self._clients.plain, self.link.room)
+                acceptor = Acceptor(self._clients.of("amqp/ssl" if is_secure else "amqp"), self.link.room)
                 acceptor.accept_from(found)
                 self._acceptors.append(acceptor)
         if order.accept:

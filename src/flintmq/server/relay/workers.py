@@ -1,7 +1,6 @@
 """The I/O workers of a broker: they are started, started again when they end, and stopped with the broker."""
 
 import asyncio
-import json
 import os
 import socket
 import subprocess
@@ -17,9 +16,8 @@ from flintmq.server import logs
 from flintmq.server.amqp import AmqpServer
 from flintmq.server.relay import notes
 from flintmq.server.relay.frames import NOTE
-from flintmq.server.relay.link import Channel, Link
+from flintmq.server.relay.link import Link
 from flintmq.server.relay.notes import Certificates, Listening, Order, Report
-from flintmq.server.relay.transport import RelayedTransport
 
 # What a worker runs. It finds the package where the broker has found it, and nothing in its working directory.
 _PROGRAM: Final = "import sys; sys.path.append(sys.argv[1]); from flintmq.server.relay.worker import main; main()"
@@ -103,7 +101,8 @@ class IoWorkers:
     async def _launch(self) -> "tuple[Link, subprocess.Popen[bytes]]":
         """Start a process that has the other end of a link. Raises OSError if the system does not let us."""
         ours, theirs = socket.socketpair()
-        link = Link(self._loop, self._server.schedule.request, self._accept, self._on_note, self._on_lost)
+        server = self._server
+        link = Link(self._loop, server.schedule.request, server.reception.receive, self._on_note, self._on_lost)
         try:
             for each in (ours, theirs):
                 _enlarge(each)
@@ -160,15 +159,6 @@ class IoWorkers:
             self._tell(link, order)
 
     # -- what workers say ---------------------------------------------------------------------------------------
-
-    def _accept(self, link: Link, number: int, payload: bytes) -> Channel | None:
-        if not self._accepts:
-            return None
-        addresses = json.loads(payload)
-        peer = self._server.protocol()
-        transport = RelayedTransport(link, number, peer, _address(addresses["peer"]), _address(addresses["local"]))
-        peer.relayed_by(transport)
-        return transport
 
     def _on_note(self, link: Link, payload: bytes) -> None:
         report = notes.report(payload)
@@ -255,11 +245,6 @@ def _log_line(number: int, report: Report) -> None:
     event, level = str(line.pop("event", "")), str(line.pop("level", "info"))
     write = log.error if level in ("error", "critical") else log.warning if level == "warning" else log.info
     write(event, worker=number, **{name: value for name, value in line.items() if name != "worker"})
-
-
-def _address(found: object) -> object:
-    """Return an address as `get_extra_info` does: JSON has lists for tuples."""
-    return tuple(found) if isinstance(found, list) else found
 
 
 def _enlarge(each: socket.socket) -> None:

@@ -230,7 +230,7 @@ class Pair:
 
     def connect(self) -> Socket:
         socket = Socket()
-        socket.client = self.clients.plain()
+        socket.client = self.clients.of("amqp")()
         socket.client.connection_made(socket)
         return socket
 

@@ -112,6 +112,7 @@ class Broker:
     def __init__(self) -> None:
         self.schedule = SimpleNamespace(read_first_seconds=0.0, request=lambda: None)
         self.connections = SimpleNamespace(links=[])
+        self.reception = SimpleNamespace(receive=lambda *_: None)
         self.tls = None
         self.churn = Churn()
         self.gateway = SimpleNamespace(tick=SimpleNamespace(churn=self.churn))
