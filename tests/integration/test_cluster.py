@@ -31,12 +31,11 @@ class Cluster:
             node: BrokerProcess(
                 path / node,
                 FLINTMQ_LISTEN_PORT=str(port),
-                FLINTMQ_MANAGEMENT_ENABLED="false",
                 FLINTMQ_CLUSTER_NAME="c",
                 FLINTMQ_CLUSTER_NODE=node,
                 FLINTMQ_CLUSTER_ETCD=etcd.url,
                 FLINTMQ_CLUSTER_PORT=str(free_port()),
-                **more(node),
+                **{"FLINTMQ_MANAGEMENT_ENABLED": "false", **more(node)},
             )
             for node, port in self.ports.items()
         }

@@ -7,15 +7,19 @@ from typing import Final
 
 from flintmq.app.collector import collect_everything, collect_rarely, collect_young
 from flintmq.app.node import DRAIN_SECONDS, Node
-from flintmq.app.runtime_environment import replicated
+from flintmq.app.runtime_environment import connection_max, replicated
 from flintmq.base.errors import ConfigurationError, StorageError
 from flintmq.cluster.coordinator import CoordinatorError
 from flintmq.cluster.etcd import etcd_of
 from flintmq.cluster.machine import RealDirectory, RealMachine
 from flintmq.cluster.membership import FOLLOWER_SILENCE_SECONDS, Membership
+from flintmq.cluster.relaying import Relaying
 from flintmq.cluster.term import NotLeading, Term
 from flintmq.server import logs, service_manager
-from flintmq.server.config import ClusterSettings
+from flintmq.server.addresses import addresses
+from flintmq.server.certificates import tls_of, watch
+from flintmq.server.config import ClusterSettings, Settings
+from flintmq.server.relay.front import Front
 from flintmq.server.reload import Part, SettingsReload
 from flintmq.server.signals import Signals
 from flintmq.storage.node import lock_directory
@@ -34,33 +38,45 @@ async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
     directory = RealDirectory(reloading.settings.storage.directory)
     lock = lock_directory(directory.disk, directory.root)
     bound = _bind(given)
+    machine = RealMachine(bound, FOLLOWER_SILENCE_SECONDS)
+    tls = tls_of(reloading.settings.tls, reloading.settings.certificates)
+    front = Front(await _listen(reloading.settings), tls, connection_max())
+    relaying = Relaying(machine, front, given.name, given.node)
     membership = Membership(
         etcd_of(given),
-        RealMachine(bound, FOLLOWER_SILENCE_SECONDS),
+        machine,
         directory,
         given.name,
         given.node,
         given.address or f"{given.host}:{bound.getsockname()[1]}",
         given.min_in_sync,
     )
+    membership.tell_leaders(relaying.relay_to)
     stop = asyncio.create_task(signals.stop.wait())
-    watching = asyncio.create_task(reloading.watch(signals.reload))
+    watching = [asyncio.create_task(reloading.watch(signals.reload))]
+    if tls is not None:
+        watching.append(asyncio.create_task(watch(tls)))
     try:
         starting = asyncio.create_task(membership.start())
         await _first(starting, stop)
         collect_rarely()
         service_manager.notify(service_manager.READY)
         while not stop.done():
+            front.open()
             elected = asyncio.create_task(membership.until_elected())
             if await _first(elected, stop):
                 # The storage of the broker has a lock of its own.
                 lock.release()
-                await _lead(elected.result(), membership, stop, reloading)
+                relaying.relay_to("", 0)
+                await _lead(elected.result(), membership, front, stop, reloading)
                 collect_everything()
                 lock = lock_directory(directory.disk, directory.root)
     finally:
         service_manager.notify(service_manager.STOPPING)
-        watching.cancel()
+        for each in watching:
+            each.cancel()
+        relaying.relay_to("", 0)
+        front.close()
         await membership.close()
         lock.release()
     return 0
@@ -78,6 +94,11 @@ def _bind(given: ClusterSettings) -> socket.socket:
         ) from error
 
 
+async def _listen(settings: Settings) -> dict[str, list[socket.socket]]:
+    """Listen for clients. Raises FlintError."""
+    return {name: await address.listen() for name, address in addresses(settings).items()}
+
+
 async def _first(work: "asyncio.Task[object]", stop: "asyncio.Task[bool]") -> bool:
     """Wait for work, unless it is time to stop. Returns whether it was done. Raises what it raises."""
     await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
@@ -89,7 +110,9 @@ async def _first(work: "asyncio.Task[object]", stop: "asyncio.Task[bool]") -> bo
     return False
 
 
-async def _lead(number: int, membership: Membership, stop: "asyncio.Task[bool]", reloading: SettingsReload) -> None:
+async def _lead(
+    number: int, membership: Membership, front: Front, stop: "asyncio.Task[bool]", reloading: SettingsReload
+) -> None:
     """Be the broker of the cluster until the term ends, or it is time to stop."""
     try:
         term = await membership.lead(number)
@@ -97,7 +120,12 @@ async def _lead(number: int, membership: Membership, stop: "asyncio.Task[bool]",
         log.warning("this node cannot lead", reason=str(error))
         await asyncio.sleep(_RETRY_SECONDS)
         return
-    environment = replace(replicated(membership.operations, term), collect_garbage=collect_young)
+    environment = replace(
+        replicated(membership.operations, term),
+        collect_garbage=collect_young,
+        listening=front.hand_over,
+        relayed=membership.relay_to,
+    )
     stopping = asyncio.create_task(_end_with(term, stop))
     node = Node(reloading.settings, environment)
     parts: list[Part] = []

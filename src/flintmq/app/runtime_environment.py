@@ -53,18 +53,18 @@ class RuntimeEnvironment:
 
 def durable() -> RuntimeEnvironment:
     """Return the environment of a broker whose data outlives it."""
-    return RuntimeEnvironment(_durable_storage, _connections(), hash_unless_known)
+    return RuntimeEnvironment(_durable_storage, connection_max(), hash_unless_known)
 
 
 def ephemeral() -> RuntimeEnvironment:
     """Return the environment of a broker whose data ends with it: no fsync, and quick password hashes."""
-    return RuntimeEnvironment(_ephemeral_storage, _connections(), salted_hash_unless_known)
+    return RuntimeEnvironment(_ephemeral_storage, connection_max(), salted_hash_unless_known)
 
 
 def replicated(log: OperationLog, leadership: Leadership) -> RuntimeEnvironment:
     """Return the environment of the leader of a cluster, whose changes are logged for its followers."""
     opened = partial(_durable_storage, log=log)
-    return RuntimeEnvironment(opened, _connections(), hash_unless_known, leadership=leadership)
+    return RuntimeEnvironment(opened, connection_max(), hash_unless_known, leadership=leadership)
 
 
 def _durable_storage(settings: Settings, notify: Callable[[], None], log: OperationLog | None = None) -> NodeStorage:
@@ -97,7 +97,7 @@ def _pages_memory_max(settings: Settings) -> int:
     return min(memory_bytes(settings.storage.queue_memory), memory_bytes(settings.alarms.memory_high_watermark) // 2)
 
 
-def _connections() -> int:
+def connection_max() -> int:
     """Return the number of sockets that may be open: all files that this process may open, less a reserve.
 
     Raises ConfigurationError if the limit of open files is too low.

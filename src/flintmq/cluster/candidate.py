@@ -1,6 +1,7 @@
 """A node that does not lead: it follows the leader, and stands for election when there is none any more."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, final
 
@@ -46,6 +47,8 @@ class Candidate:
     ) -> None:
         # The leader that this node has followed last: if this node is elected, that one is gone.
         self._last: Leader | None = None
+        # Called with the address and the term of each leader that this node may follow; "" and 0 if there is none.
+        self.on_leader: Callable[[str, int], None] = lambda *_: None
         self._coordinator = coordinator
         self._machine = machine
         self._directory = directory
@@ -70,12 +73,21 @@ class Candidate:
         while True:
             try:
                 view = await self._coordinator.view()
+                self._tell_leader(view)
                 term = await self._campaign(view) or await self._follow(view)
                 if term:
                     return term
             except CoordinatorError as error:
                 self._tell("the coordinator does not help", str(error))
                 await asyncio.sleep(RETRY_SECONDS)
+
+    def _tell_leader(self, view: View) -> None:
+        leader = view.leader
+        member = None if leader is None or leader.node == self._node else view.members.get(leader.node)
+        if leader is None or member is None:
+            self.on_leader("", 0)
+        else:
+            self.on_leader(member.replication, leader.term)
 
     def _tell(self, event: str, reason: str, **facts: object) -> None:
         if reason != self._told:

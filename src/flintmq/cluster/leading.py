@@ -1,6 +1,7 @@
 """A leader's side of replication: followers connect, copy the files that differ, and get operations from then on."""
 
 import hashlib
+import socket
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -79,6 +80,8 @@ class Followers:
         self._is_closed = False
         # The highest term that a follower has told of: if it is higher than this one, another leader was elected.
         self.seen_term = 0
+        # Serves the clients that a follower relays over a connection; None while no clients may connect.
+        self.relay: Callable[[socket.socket, str], None] | None = None
 
     def serve(self, link: Link) -> None:
         """Serve a connection until it ends. Blocks."""
@@ -91,12 +94,15 @@ class Followers:
 
     def _serve(self, link: Link) -> None:
         kind, body = link.receive()
-        if kind != wire.HELLO:
-            raise LinkError("a follower begins with HELLO")
+        if kind not in (wire.HELLO, wire.RELAY):
+            raise LinkError("a follower begins with HELLO or RELAY")
         hello: Hello = wire.read(body, Hello)
         refusal = self._refusal(hello)
         if refusal:
             link.send(wire.REFUSED, refusal)
+            return
+        if kind == wire.RELAY:
+            self._begin_relay(link, hello)
             return
         follower = _FollowerLink(self, hello, link)
         with self._lock:
@@ -129,6 +135,16 @@ class Followers:
             self.changed()
             return f"term {hello.seen_term} has begun: this leader is of term {self.history.term}"
         return ""
+
+    def _begin_relay(self, link: Link, hello: Hello) -> None:
+        relay = self.relay
+        if hello.protocol != wire.PROTOCOL:
+            link.send(wire.REFUSED, f"{__version__} cannot relay clients of {hello.version}: upgrade all nodes")
+        elif relay is None or self._is_closed:
+            link.send(wire.REFUSED, "the leader does not accept clients yet")
+        else:
+            link.send(wire.WELCOME, Welcome(wire.PROTOCOL, self.node, self.history.term, 0, must_copy=False))
+            relay(link.detach(), hello.node)
 
     def caught_up(self) -> frozenset[str]:
         """The followers that have copied everything and follow."""

@@ -23,6 +23,8 @@ CONNECT_SECONDS: Final = 1.0
 MESSAGE_MAX_BYTES: Final = 1 << 30
 # Linux takes at most this many parts at once (IOV_MAX).
 _PARTS_MAX: Final = 1_024
+# How often the system asks a silent machine whether it is there: the shortest time that Linux knows.
+_PROBE_SECONDS: Final = 1
 # The length of the body, and the kind.
 _HEAD: Final = struct.Struct(">IB")
 
@@ -35,6 +37,7 @@ class TcpLink(Link):
         self._socket = connection
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(silence_seconds)
+        self._silence_seconds = silence_seconds
 
     def send_parts(self, kind: int, parts: Sequence[bytes | memoryview]) -> None:
         size = 0
@@ -76,11 +79,24 @@ class TcpLink(Link):
             at += got
         return data
 
+    def detach(self) -> socket.socket:
+        _bound_silence(self._socket, self._silence_seconds)
+        # Closing this link closes nothing then.
+        return socket.socket(fileno=self._socket.detach())
+
     def close(self) -> None:
         # It may not be connected any more.
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+
+
+def _bound_silence(connection: socket.socket, seconds: float) -> None:
+    """Let the system break a connection when the other machine, not its program, is silent for so long."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
+        connection.setsockopt(socket.IPPROTO_TCP, option, _PROBE_SECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
 
 @final

@@ -5,6 +5,8 @@ safe to replace a leader that still lives: its followers do not answer it any mo
 """
 
 import asyncio
+import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, final
 
@@ -63,6 +65,10 @@ class Membership:
         )
         self._followers: Followers | None = None
         self._term: Term | None = None
+
+    def tell_leaders(self, on_leader: Callable[[str, int], None]) -> None:
+        """Call `on_leader` with the address and the term of each leader of this node; "" and 0 if there is none."""
+        self._candidate.on_leader = on_leader
 
     async def start(self) -> None:
         """Join the cluster, as soon as the coordinator answers: other nodes may connect from now on.
@@ -163,6 +169,14 @@ class Membership:
         term = self._term
         if term is not None:
             term.changed()
+
+    def relay_to(self, serve: Callable[[socket.socket, str], None]) -> None:
+        """From now on, `serve` gets the connections over which followers relay clients, with the followers' names.
+
+        It is called on any thread.
+        """
+        if self._followers is not None:
+            self._followers.relay = serve
 
     async def resign(self, term: Term) -> None:
         """Stop leading: another node may lead at once. The storage must be closed."""

@@ -4,6 +4,7 @@ Nodes send each other messages: a kind, and a body in MessagePack or as it is. A
 each has threads of its own: the event loop must not wait for a slow node, and a follower has nothing else to do.
 """
 
+import socket
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -40,6 +41,10 @@ class Link:
     @abstractmethod
     def receive(self) -> tuple[int, memoryview]:
         """Wait for a message."""
+
+    def detach(self) -> socket.socket:
+        """Return the socket of the connection, which nothing else uses then. The link is of no more use."""
+        raise NotImplementedError
 
     @abstractmethod
     def close(self) -> None:

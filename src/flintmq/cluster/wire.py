@@ -13,6 +13,8 @@ from flintmq.cluster.ports import LinkError
 HELLO: Final = 1
 WELCOME: Final = 2
 REFUSED: Final = 3
+# The first message of a follower that relays clients. After WELCOME, the connection carries frames of server/relay.
+RELAY: Final = 14
 # A follower asks for the files of the leader, one after the other.
 LIST: Final = 4
 FILES: Final = 5
@@ -38,7 +40,8 @@ class Refusal(FlintError):
 
 
 class Hello(Struct):
-    """Who follows. `term` and `number` are those of the last operation that it has; 0 if its directory is to be copied.
+    """Who follows. `term` and `number` are those of the last operation that it has; 0 if its directory is to be copied,
+    and in RELAY.
 
     `seen_term` is the highest term that the node has ever seen.
     """
