@@ -15,7 +15,6 @@ from flintmq.cluster.following import Following
 from flintmq.cluster.leading import Followers, History
 from flintmq.cluster.ports import Directory, Link, LinkError, Machine, NobodyListens
 from flintmq.cluster.state import NodeState
-from flintmq.cluster.wire import Refusal
 from flintmq.server import logs
 from flintmq.storage.replication.log import OperationLog
 
@@ -178,7 +177,7 @@ class Membership:
         watching = self._loop.create_task(self._watch_leader(leader.term, view.revision, following))
         try:
             await self._machine.run(lambda: following.run(address, leader.term))
-        except (LinkError, Refusal) as error:
+        except LinkError as error:
             log.warning("not following", leader=leader.node, reason=str(error))
         except (StorageError, OSError) as error:
             log.warning("cannot follow", leader=leader.node, reason=str(error))
