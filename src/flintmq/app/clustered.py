@@ -9,9 +9,11 @@ from functools import partial
 from flintmq.app.node import Node
 from flintmq.app.runtime_environment import replicated
 from flintmq.base.errors import ConfigurationError
+from flintmq.cluster.credentials import credentials_of
 from flintmq.cluster.etcd import Etcd
 from flintmq.cluster.machine import RealDirectory, RealMachine
 from flintmq.cluster.membership import SILENCE_SECONDS, Membership
+from flintmq.cluster.tls import etcd_tls
 from flintmq.server import service_manager
 from flintmq.server.config import Settings
 from flintmq.server.signals import Signals
@@ -26,8 +28,14 @@ async def serve_clustered(settings: Settings, signals: Signals) -> int:
     bound = socket.create_server((given.host, given.port))
     address = given.address or f"{given.host}:{bound.getsockname()[1]}"
     membership = Membership(
-        Etcd(given.etcd.split(), given.name),
-        RealMachine(bound, SILENCE_SECONDS),
+        Etcd(
+            given.etcd.split(),
+            given.name,
+            given.etcd_user,
+            given.etcd_password,
+            etcd_tls(given.etcd_ca, given.etcd_certificate, given.etcd_key),
+        ),
+        RealMachine(bound, SILENCE_SECONDS, credentials_of(given)),
         RealDirectory(settings.storage.directory),
         given.name,
         given.node,
