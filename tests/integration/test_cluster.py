@@ -8,6 +8,7 @@ from typing import Any
 
 import pika
 import pytest
+import trustme
 from pika.exceptions import AMQPError
 
 from tests.etcd import EtcdProcess
@@ -190,3 +191,37 @@ def test_followers_end_and_come_back(cluster: Cluster) -> None:
     publisher.await_more()
     confirmed = publisher.stop()
     assert set(confirmed) <= consumed(cluster)
+
+
+@pytest.mark.timeout(120)
+def test_nodes_that_trust_nobody_else(tmp_path: Path) -> None:
+    """With a secret, TLS between the nodes, and a user and TLS for etcd: all goes on when the leader is killed."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "node.pem")
+    secured: dict[str, str] = {
+        "FLINTMQ_CLUSTER_SECRET": "only these three know it",
+        "FLINTMQ_CLUSTER_CERTIFICATE": str(tmp_path / "node.pem"),
+        "FLINTMQ_CLUSTER_CA": str(tmp_path / "ca.pem"),
+        "FLINTMQ_CLUSTER_ETCD_USER": "flintmq",
+        "FLINTMQ_CLUSTER_ETCD_PASSWORD": "password in etcd",
+        "FLINTMQ_CLUSTER_ETCD_CA": str(tmp_path / "ca.pem"),
+    }
+    with EtcdProcess(tmp_path / "etcd", certificate=tmp_path / "node.pem", ca=tmp_path / "ca.pem") as etcd:
+        etcd.require_login("flintmq", "password in etcd", "/flintmq/c/")
+        cluster = Cluster(tmp_path, etcd, lambda _: secured)
+        try:
+            publisher = Publisher(cluster)
+            publisher.await_more()
+            old = cluster.leader()
+            cluster.nodes[old].kill()
+            cluster.await_another_than(old)
+            publisher.await_more()
+            cluster.nodes[old].launch()
+            cluster.await_in_sync(cluster.leader(), 3)
+            confirmed = publisher.stop()
+            assert set(confirmed) <= consumed(cluster)
+            for node in cluster.nodes.values():
+                assert not any(line["event"] == "node refused" for line in node.log)
+        finally:
+            cluster.close()

@@ -2,14 +2,18 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import trustme
 
+from flintmq.base.errors import ConfigurationError
 from flintmq.cluster.coordinator import CoordinatorError, LeaseLost, Member
 from flintmq.cluster.etcd import Etcd
+from flintmq.cluster.tls import etcd_tls
 from tests.etcd import EtcdProcess
 from tests.servers import free_port
 
@@ -25,8 +29,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
 
 
 @asynccontextmanager
-async def opened(server: EtcdProcess, cluster: str, *before: str) -> AsyncIterator[Etcd]:
-    coordinator = Etcd([*before, server.url], cluster)
+async def opened(
+    server: EtcdProcess,
+    cluster: str,
+    *before: str,
+    user: str = "",
+    password: str = "",
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[Etcd]:
+    coordinator = Etcd([*before, server.url], cluster, user, password, tls)
     try:
         yield coordinator
     finally:
@@ -216,3 +227,85 @@ def test_what_is_no_etcd(server: EtcdProcess) -> None:
             await coordinator.close()
 
     asyncio.run(run())
+
+
+def test_a_user_of_etcd(tmp_path: Path) -> None:
+    """Who logs in can do all that a node does, with rights for its own keys only; others are told what to check."""
+
+    async def run() -> None:
+        with EtcdProcess(tmp_path) as server:
+            server.require_login("flintmq", "right", "/flintmq/users/")
+            async with opened(server, "users", user="flintmq", password="right") as coordinator:
+                lease = await coordinator.grant(60)
+                await coordinator.announce("a", lease)
+                term = await coordinator.elect(await coordinator.view(), "a", lease)
+                assert await coordinator.write_in_sync(term, 0, frozenset({"a"})) > term
+                await coordinator.changed(term)
+                await coordinator.renew(lease)
+                # As after some minutes, or a restart of etcd.
+                coordinator._token = "a token that has ended"
+                await coordinator.resign(term)
+                await coordinator.revoke(lease)
+                assert (await coordinator.view()).alive == frozenset()
+            for cluster, user, password in (
+                ("users", "flintmq", "wrong"),
+                ("users", "nobody", "right"),
+                ("users", "", ""),
+                ("others", "flintmq", "right"),
+            ):
+                async with opened(server, cluster, user=user, password=password) as coordinator:
+                    for call in (coordinator.view(), coordinator.put_member(Member("a", "a", "a:1", "1"), True)):
+                        with pytest.raises(CoordinatorError, match=r"check cluster\.etcd_user") as caught:
+                            await call
+                        assert type(caught.value) is CoordinatorError
+
+    asyncio.run(run())
+
+
+def test_a_user_where_etcd_knows_none(server: EtcdProcess) -> None:
+    """If etcd has no logins, a node that has a user is told so."""
+
+    async def run() -> None:
+        async with opened(server, "nobody", user="flintmq", password="right") as coordinator:
+            with pytest.raises(CoordinatorError, match=r"remove cluster\.etcd_user"):
+                await coordinator.view()
+
+    asyncio.run(run())
+
+
+def test_etcd_by_tls(tmp_path: Path) -> None:
+    """By its authority and with a certificate, a node reaches it; without one of the two, the reason is told."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "etcd.pem")
+
+    async def run() -> None:
+        files = tmp_path / "etcd.pem", tmp_path / "ca.pem"
+        with EtcdProcess(tmp_path / "data", *files, asks_for_certificates=True) as server:
+            tls = etcd_tls(tmp_path / "ca.pem", tmp_path / "etcd.pem", None)
+            async with opened(server, "tls", tls=tls) as coordinator:
+                assert (await coordinator.view()).members == {}
+            for wrong, reason in (
+                (None, "CERTIFICATE_VERIFY_FAILED"),
+                (etcd_tls(tmp_path / "other.pem", tmp_path / "etcd.pem", None), "CERTIFICATE_VERIFY_FAILED"),
+                (etcd_tls(tmp_path / "ca.pem", None, None), "etcd"),
+            ):
+                async with opened(server, "tls", tls=wrong) as coordinator:
+                    with pytest.raises(CoordinatorError, match=reason):
+                        await coordinator.view()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", ["etcd_ca", "etcd_certificate", "etcd_key"])
+def test_files_for_etcd_that_cannot_be_used(tmp_path: Path, name: str) -> None:
+    """An error at the start names the setting and the file."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    authority.issue_cert("a").private_key_and_cert_chain_pem.write_to_path(tmp_path / "a.pem")
+    (tmp_path / "broken.pem").write_text("nothing")
+    right = {"etcd_ca": tmp_path / "ca.pem", "etcd_certificate": tmp_path / "a.pem", "etcd_key": None}
+    assert etcd_tls(*right.values()) is not None
+    with pytest.raises(ConfigurationError, match=rf"cluster\.{name} {tmp_path / 'broken.pem'}"):
+        etcd_tls(*{**right, name: tmp_path / "broken.pem"}.values())

@@ -10,9 +10,9 @@ import pytest
 
 from flintmq import __version__
 from flintmq.cluster import wire
-from flintmq.cluster.ports import LinkError
+from flintmq.cluster.ports import LinkError, Refusal
 from flintmq.cluster.relaying import Relaying
-from flintmq.cluster.wire import Hello, Refusal
+from flintmq.cluster.wire import Hello
 from flintmq.server.relay.front import Front
 from tests.integration.test_replication import LeadingNode, client_machine
 from tests.waiting import WAIT_SECONDS

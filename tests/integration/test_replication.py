@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.base.errors import FlintError
+from flintmq.cluster.credentials import Credentials
 from flintmq.cluster.following import Following
 from flintmq.cluster.leading import Followers, History
 from flintmq.cluster.machine import RealDirectory, RealMachine
@@ -18,6 +19,7 @@ from tests.unit.storage.nodes import OpenNode
 from tests.waiting import wait_until
 
 SILENCE_SECONDS = 5.0
+CREDENTIALS = Credentials("c")
 
 
 class LeadingNode:
@@ -31,7 +33,7 @@ class LeadingNode:
         self.log.require(frozenset(required))
         history = History(term, previous, self.log.newest)
         bound = socket.create_server(("127.0.0.1", 0))
-        self.machine = RealMachine(bound, SILENCE_SECONDS)
+        self.machine = RealMachine(bound, SILENCE_SECONDS, CREDENTIALS)
         self.followers = Followers(self.machine, RealDirectory(path), "c", path.name, history, self.log, lambda: None)
         self.log.on_append = self.followers.wake
         self.address = f"127.0.0.1:{bound.getsockname()[1]}"
@@ -52,7 +54,7 @@ class LeadingNode:
 
 def client_machine() -> RealMachine:
     """A machine that only connects to others."""
-    return RealMachine(socket.socket(), SILENCE_SECONDS)
+    return RealMachine(socket.socket(), SILENCE_SECONDS, CREDENTIALS)
 
 
 class FollowingNode:

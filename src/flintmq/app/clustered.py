@@ -10,6 +10,7 @@ from flintmq.app.node import DRAIN_SECONDS, Node
 from flintmq.app.runtime_environment import connection_max, replicated
 from flintmq.base.errors import ConfigurationError, StorageError
 from flintmq.cluster.coordinator import CoordinatorError
+from flintmq.cluster.credentials import credentials_of
 from flintmq.cluster.etcd import etcd_of
 from flintmq.cluster.machine import RealDirectory, RealMachine
 from flintmq.cluster.membership import FOLLOWER_SILENCE_SECONDS, Membership
@@ -38,7 +39,7 @@ async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
     directory = RealDirectory(reloading.settings.storage.directory)
     lock = lock_directory(directory.disk, directory.root)
     bound = _bind(given)
-    machine = RealMachine(bound, FOLLOWER_SILENCE_SECONDS)
+    machine = RealMachine(bound, FOLLOWER_SILENCE_SECONDS, credentials_of(given))
     tls = tls_of(reloading.settings.tls, reloading.settings.certificates)
     front = Front(await _listen(reloading.settings), tls, connection_max())
     relaying = Relaying(machine, front, given.name, given.node)

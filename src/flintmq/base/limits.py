@@ -42,6 +42,8 @@ READ_FIRST_SECONDS: Final = 0.005
 # File descriptors that are reserved for the storage: segments, streams and the database open files at any time, and a
 # storage that cannot is fenced.
 RESERVED_DESCRIPTORS: Final = 256
+# Connections of other nodes that have not yet proved that they know the secret of the cluster. Each has a thread.
+CLUSTER_UNAUTHENTICATED_MAX: Final = 32
 # RabbitMQ's limit for the whole handshake, from the first byte to connection.open.
 HANDSHAKE_SECONDS: Final = 10.0
 # The broker waits this long for close-ok before it closes the socket.

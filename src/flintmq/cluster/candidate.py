@@ -9,9 +9,8 @@ from flintmq.base.errors import StorageError
 from flintmq.cluster.coordinator import Coordinator, CoordinatorError, Doubt, Leader, LeaseLost, OutcomeUnknown, View
 from flintmq.cluster.following import Following
 from flintmq.cluster.lease import Lease
-from flintmq.cluster.ports import Directory, LinkError, Machine, NobodyListens, Silent
+from flintmq.cluster.ports import Directory, LinkError, Machine, NobodyListens, Refusal, Silent
 from flintmq.cluster.state import NodeState
-from flintmq.cluster.wire import Refusal
 from flintmq.server import logs
 from flintmq.storage.replication.log import OperationLog
 

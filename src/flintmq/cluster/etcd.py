@@ -24,6 +24,7 @@ from flintmq.cluster.coordinator import (
     OutcomeUnknown,
     View,
 )
+from flintmq.cluster.tls import etcd_tls
 from flintmq.server.config import ClusterSettings
 
 try:
@@ -38,8 +39,10 @@ WATCH_SECONDS: Final = 10.0
 # Error codes of gRPC in the answers of the gateway.
 _NOT_FOUND: Final = 5
 _PERMISSION_DENIED: Final = 7
-_UNAUTHENTICATED: Final = 16
-_INVALID_ARGUMENT: Final = 3
+_FAILED_PRECONDITION: Final = 9
+# The token has ended, or it is older than the last change of etcd's users. The second one is also the answer to a wrong
+# password, and to a request without a token.
+_NOT_LOGGED_IN: Final = (16, 3)
 
 _LEADER: Final = "leader"
 _IN_SYNC: Final = "in_sync"
@@ -72,7 +75,7 @@ class Endpoint:
     now: float
 
 
-class _Refused(Exception):
+class _Refused(CoordinatorError):
     """etcd has answered with an error."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -124,11 +127,12 @@ class Etcd(Coordinator):
                     raise OutcomeUnknown(f"{endpoint} has not answered ({type(error).__name__})") from error
                 reasons.append(f"{endpoint}: {type(error).__name__}")
             except _Refused as error:
-                if error.code in (_NOT_FOUND, _INVALID_ARGUMENT):
+                if error.code == _NOT_FOUND:
                     raise
-                if error.code in (_PERMISSION_DENIED, _UNAUTHENTICATED):
+                if error.code == _PERMISSION_DENIED or error.code in _NOT_LOGGED_IN:
                     raise CoordinatorError(
-                        f"etcd refuses user {self._user!r} ({error}): check cluster.etcd_user and its password"
+                        f"etcd refuses user {self._user!r} ({error}): check cluster.etcd_user, cluster.etcd_password "
+                        "and the roles of this user in etcd"
                     ) from error
                 # It has no leader of its own, is overloaded, or out of space: what it was asked may still happen.
                 if changes:
@@ -163,7 +167,7 @@ class Etcd(Coordinator):
         try:
             return await self._post(endpoint, path, body)
         except _Refused as error:
-            if not self._token or error.code != _UNAUTHENTICATED:
+            if not self._token or error.code not in _NOT_LOGGED_IN:
                 raise
             # Tokens end, and with them nothing else.
             await self._log_in(endpoint)
@@ -172,7 +176,14 @@ class Etcd(Coordinator):
     async def _log_in(self, endpoint: str) -> None:
         self._token = ""
         login = {"name": self._user, "password": self._password}
-        answer = await self._post(endpoint, "/v3/auth/authenticate", login)
+        try:
+            answer = await self._post(endpoint, "/v3/auth/authenticate", login)
+        except _Refused as error:
+            if error.code != _FAILED_PRECONDITION:
+                raise
+            raise CoordinatorError(
+                f"etcd knows no user {self._user!r} ({error}): enable authentication there, or remove cluster.etcd_user"
+            ) from error
         self._token = answer["token"]
 
     async def _post(self, endpoint: str, path: str, body: Json) -> Json:
@@ -215,7 +226,7 @@ class Etcd(Coordinator):
         except _Refused as error:
             if error.code == _NOT_FOUND:
                 raise LeaseLost(f"lease {lease} has ended") from error
-            raise CoordinatorError(f"etcd refuses a request: {error}") from error
+            raise
 
     # -- leases -------------------------------------------------------------------------------------------------
 
@@ -335,5 +346,11 @@ class Etcd(Coordinator):
 
 
 def etcd_of(settings: ClusterSettings) -> Etcd:
-    """Return the etcd of these settings."""
-    return Etcd(settings.etcd.split(), settings.name)
+    """Return the etcd of these settings. Raises ConfigurationError if a file of TLS cannot be used."""
+    return Etcd(
+        settings.etcd.split(),
+        settings.name,
+        settings.etcd_user,
+        settings.etcd_password,
+        etcd_tls(settings.etcd_ca, settings.etcd_certificate, settings.etcd_key),
+    )

@@ -7,9 +7,9 @@ from flintmq import __version__
 from flintmq.base.errors import StorageError
 from flintmq.cluster import wire
 from flintmq.cluster.leading import ALIVE_CHUNKS, CHUNK_BYTES, digest
-from flintmq.cluster.ports import Directory, Link, LinkError, Machine
+from flintmq.cluster.ports import Directory, Link, LinkError, Machine, Refusal
 from flintmq.cluster.state import NodeState
-from flintmq.cluster.wire import Chunk, End, Fetch, Hello, Refusal, Welcome
+from flintmq.cluster.wire import Chunk, End, Fetch, Hello, Welcome
 from flintmq.server import logs
 from flintmq.storage.replication.log import OperationLog
 from flintmq.storage.replication.replica import Replica
@@ -50,14 +50,15 @@ class Following:
 
         From here on, leaders of earlier terms get no answers, not even after a restart.
 
-        Raises LinkError if the leader is gone or silent, Refusal if it does not accept this node, StorageError and
-        OSError if the directory cannot be written. Call it again to go on.
+        Raises LinkError if the leader is gone or silent, Refusal if one of the nodes does not accept the other one,
+        StorageError and OSError if the directory cannot be written. Call it again to go on.
         """
         if term < self._state.seen_term:
             raise LinkError(f"term {term} is over: term {self._state.seen_term} was seen")
         self._state.see(term)
         self._link = link = self._machine.connect(address, LEADER_SILENCE_SECONDS)
         try:
+            link.authenticate()
             self._follow(link, term)
         except StorageError:
             self._state.is_whole = False

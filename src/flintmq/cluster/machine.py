@@ -9,9 +9,12 @@ import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, final
 
+from flintmq.cluster.acceptor import Acceptor
+from flintmq.cluster.credentials import Credentials
 from flintmq.cluster.ports import Directory, Event, Link, LinkError, Machine, NobodyListens, Silent
 from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.files import RealDisk
@@ -31,13 +34,31 @@ _HEAD: Final = struct.Struct(">IB")
 
 @final
 class TcpLink(Link):
-    """A connection whose other end is silent for at most `silence_seconds`."""
+    """A connection whose other end is silent for at most `silence_seconds`. This node `connects`, or the other one did.
 
-    def __init__(self, connection: socket.socket, silence_seconds: float) -> None:
-        self._socket = connection
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    Raises OSError if the connection has ended already.
+    """
+
+    def __init__(
+        self, connection: socket.socket, silence_seconds: float, credentials: Credentials, connects: bool
+    ) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = credentials.wrap(connection, connects)
         self._socket.settimeout(silence_seconds)
         self._silence_seconds = silence_seconds
+        self._credentials = credentials
+        self._connects = connects
+        # Closed, or somebody else's.
+        self._is_over = False
+
+    def authenticate(self) -> None:
+        try:
+            self._credentials.authenticate(self._socket, self._connects, self._silence_seconds)
+        except LinkError as error:
+            if self._is_over:
+                # Whatever the calls of a closed socket say.
+                raise LinkError("the connection was closed") from error
+            raise
 
     def send_parts(self, kind: int, parts: Sequence[bytes | memoryview]) -> None:
         size = 0
@@ -80,11 +101,23 @@ class TcpLink(Link):
         return data
 
     def detach(self) -> socket.socket:
-        _bound_silence(self._socket, self._silence_seconds)
-        # Closing this link closes nothing then.
-        return socket.socket(fileno=self._socket.detach())
+        """Return a socket that does not block, for the bytes behind the last message. Nobody may use the link any more.
+
+        It is the connection itself or, with TLS, one of a pair: of the family AF_UNIX.
+        """
+        self._is_over = True
+        if isinstance(self._socket, socket.socket):
+            _bound_silence(self._socket, self._silence_seconds)
+            given = self._socket
+        else:
+            given = self._socket.pumped()
+        given.setblocking(False)
+        return given
 
     def close(self) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
         # It may not be connected any more.
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -121,33 +154,37 @@ class ThreadEvent(Event):
 class RealMachine(Machine):
     """`bound` is the socket that is listened on for followers, which may be silent for at most `silence_seconds`."""
 
-    def __init__(self, bound: socket.socket, silence_seconds: float) -> None:
+    def __init__(self, bound: socket.socket, silence_seconds: float, credentials: Credentials) -> None:
         self._bound = bound
         self._silence_seconds = silence_seconds
+        self._credentials = credentials
+        self._acceptor: Acceptor | None = None
 
     def connect(self, address: str, silence_seconds: float) -> Link:
         host, _, port = address.rpartition(":")
         try:
-            connection = socket.create_connection((host, int(port)), CONNECT_SECONDS)
+            name = host.removeprefix("[").removesuffix("]")
+            connection = socket.create_connection((name, int(port)), CONNECT_SECONDS)
+            return self._link(connection, silence_seconds, connects=True)
         except ConnectionRefusedError as error:
             raise NobodyListens(f"nobody listens at {address}") from error
         except TimeoutError as error:
             raise Silent(f"there is no answer from {address}") from error
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise LinkError(f"the node at {address} cannot be reached ({error})") from error
-        return TcpLink(connection, silence_seconds)
+
+    def _link(self, connection: socket.socket, silence_seconds: float, connects: bool) -> TcpLink:
+        try:
+            return TcpLink(connection, silence_seconds, self._credentials, connects)
+        except OSError:
+            connection.close()
+            raise
 
     def serve(self, serve: Callable[[Link], None]) -> None:
-        threading.Thread(target=self._accept, args=(serve,), name="flintmq-cluster", daemon=True).start()
-
-    def _accept(self, serve: Callable[[Link], None]) -> None:
-        while True:
-            try:
-                connection, _ = self._bound.accept()
-            except OSError:
-                return
-            link = TcpLink(connection, self._silence_seconds)
-            threading.Thread(target=serve, args=(link,), name="flintmq-follower", daemon=True).start()
+        self._acceptor = Acceptor(
+            self._bound, partial(self._link, silence_seconds=self._silence_seconds, connects=False), serve
+        )
+        self._acceptor.start()
 
     def start(self, work: Callable[[], None]) -> Callable[[], None]:
         thread = threading.Thread(target=work, daemon=True)
@@ -161,6 +198,8 @@ class RealMachine(Machine):
         return ThreadEvent()
 
     def close(self) -> None:
+        if self._acceptor is not None:
+            self._acceptor.close()
         # Closing alone would not end the call that waits for the next connection.
         with suppress(OSError):
             self._bound.shutdown(socket.SHUT_RDWR)

@@ -28,8 +28,18 @@ class NobodyListens(LinkError):
     """The machine of the other node refuses the connection: its process has ended."""
 
 
+class Refusal(LinkError):
+    """One of the two nodes does not accept the other one. The text says why, and what to do."""
+
+
 class Link:
     """A connection to another node. The methods raise LinkError; then it is of no more use."""
+
+    def authenticate(self) -> None:
+        """Prove to the other node that this one belongs to the cluster, and have it prove the same. Raises Refusal.
+
+        Comes before everything else. A link that leads to no other machine has nothing to prove.
+        """
 
     def send(self, kind: int, body: object = None) -> None:
         self.send_parts(kind, [msgpack.encode(body)])
@@ -75,12 +85,16 @@ class Machine:
     def connect(self, address: str, silence_seconds: float) -> Link:
         """Connect to a node; the address is host:port. Blocks. Raises LinkError, or NobodyListens.
 
-        Who waits for a message gets LinkError after so many seconds of silence.
+        Who waits for a message gets LinkError after so many seconds of silence. The link has to be authenticated before
+        it is used.
         """
 
     @abstractmethod
     def serve(self, serve: Callable[[Link], None]) -> None:
-        """Accept other nodes from now on, and serve each connection on a thread of its own until `serve` returns."""
+        """Accept other nodes from now on, and serve each connection on a thread of its own until `serve` returns.
+
+        Links are authenticated before they are served.
+        """
 
     @abstractmethod
     def start(self, work: Callable[[], None]) -> Callable[[], None]:

@@ -8,8 +8,8 @@ from flintmq import __version__
 from flintmq.base.errors import FlintError
 from flintmq.cluster import wire
 from flintmq.cluster.following import LEADER_SILENCE_SECONDS
-from flintmq.cluster.ports import LinkError, Machine
-from flintmq.cluster.wire import Hello, Refusal, Welcome
+from flintmq.cluster.ports import LinkError, Machine, Refusal
+from flintmq.cluster.wire import Hello, Welcome
 from flintmq.server import logs
 from flintmq.server.relay.front import Front
 
@@ -73,6 +73,7 @@ class Relaying:
         """Connect to the leader. Blocks. Raises LinkError, or Refusal."""
         link = self._machine.connect(address, LEADER_SILENCE_SECONDS)
         try:
+            link.authenticate()
             link.send(wire.RELAY, Hello(wire.PROTOCOL, self._cluster, self._node, __version__, term, 0, 0))
             kind, body = link.receive()
             if kind == wire.REFUSED:

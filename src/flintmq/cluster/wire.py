@@ -6,7 +6,6 @@ from typing import Final, TypeVar
 
 from msgspec import DecodeError, Struct, msgpack
 
-from flintmq.base.errors import FlintError
 from flintmq.cluster.ports import LinkError
 
 # The first message of a follower, and the leader's answer.
@@ -33,10 +32,6 @@ ALIVE: Final = 13
 PROTOCOL: Final = 1
 _OPERATIONS_HEAD: Final = struct.Struct(">QI")
 _LENGTH: Final = struct.Struct(">I")
-
-
-class Refusal(FlintError):
-    """The leader does not accept this follower. The text says why."""
 
 
 class Hello(Struct):

@@ -33,7 +33,7 @@ _KINDS: Final = {"dns": "DNS", "uri": "URI", "email": "email", "ip": "IP Address
 # The interval at which certificate files are checked. Replaced certificates are usually valid for some more days.
 _LOOK_SECONDS: Final = 5.0
 # Numbers of a file, of which at least one differs after a change.
-_Stamp = tuple[int, int, int]
+Stamp = tuple[int, int, int]
 # Returns the content of a file, or raises OSError.
 _Read = Callable[[Path], bytes]
 
@@ -47,7 +47,7 @@ class _Loaded:
     # The contents of the files.
     pems: Mapping[Path, bytes]
     # The stamps of the files before they were read.
-    stamps: Mapping[Path, _Stamp | None]
+    stamps: Mapping[Path, Stamp | None]
     default: ssl.SSLContext
     by_name: Mapping[str, ssl.SSLContext]
 
@@ -74,7 +74,7 @@ class Tls:
         self.loaded = _load(settings, others, read)
         # Called, from any thread, after other settings or files came into use.
         self.on_update: Callable[[], None] | None = None
-        self._refused: Mapping[Path, _Stamp | None] = {}
+        self._refused: Mapping[Path, Stamp | None] = {}
         self.context: ssl.SSLContext = _context(settings, self.loaded.pems.__getitem__)
         self.context.sni_callback = self._choose
         self._update_context()
@@ -100,7 +100,7 @@ class Tls:
     def reload_if_changed(self) -> None:
         """Load all files again if one has changed. An error is logged once, and the present ones stay in use."""
         before = self.loaded
-        stamps = {file: _stamp(file) for file in before.stamps}
+        stamps = {file: stamp(file) for file in before.stamps}
         if stamps in (before.stamps, self._refused):
             return
         try:
@@ -122,7 +122,7 @@ class Tls:
         context.minimum_version = _VERSIONS[settings.minimum_version]
         context.verify_mode = self.loaded.default.verify_mode
         # No client sees this certificate, but OpenSSL needs one to know which ciphers can be used.
-        _load_pair(context, settings.certificate, settings.key, "tls.", self.loaded.pems.__getitem__)
+        load_pair(context, settings.certificate, settings.key, "tls.", self.loaded.pems.__getitem__)
 
     def _choose(self, tls: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
         """Choose the context for the name that the client asks for; for an unknown name, the default one."""
@@ -175,7 +175,7 @@ def _load(settings: TlsSettings, others: tuple[CertificateSettings, ...], read: 
     files = [settings.certificate, settings.key, settings.ca]
     for other in others:
         files += [other.certificate, other.key]
-    stamps = {file: _stamp(file) for file in files if file is not None}
+    stamps = {file: stamp(file) for file in files if file is not None}
     pems: dict[Path, bytes] = {}
 
     def read_once(file: Path) -> bytes:
@@ -184,11 +184,11 @@ def _load(settings: TlsSettings, others: tuple[CertificateSettings, ...], read: 
         return pems[file]
 
     default = _context(settings, read_once)
-    _load_pair(default, settings.certificate, settings.key, "tls.", read_once)
+    load_pair(default, settings.certificate, settings.key, "tls.", read_once)
     by_name: dict[str, ssl.SSLContext] = {}
     for at, other in enumerate(others):
         context = _context(settings, read_once)
-        _load_pair(context, other.certificate, other.key, f"certificates[{at}].", read_once)
+        load_pair(context, other.certificate, other.key, f"certificates[{at}].", read_once)
         for name in other.names:
             by_name[name.lower().rstrip(".")] = context
     size = sum(map(len, pems.values()))
@@ -211,11 +211,7 @@ def _context(settings: TlsSettings, read: _Read) -> ssl.SSLContext:
         raise ConfigurationError(
             f'tls.verify is "{settings.verify}": tls.ca must name the authority of clients\' certificates'
         )
-    try:
-        with _file_with(read(settings.ca)) as file:
-            context.load_verify_locations(file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"tls.ca {settings.ca} cannot be used: {error}") from error
+    load_authority(context, settings.ca, "tls.ca", read)
     context.verify_mode = ssl.CERT_REQUIRED if settings.verify == "required" else ssl.CERT_OPTIONAL
     return context
 
@@ -226,7 +222,22 @@ def _common_name(certificate: Mapping[str, Any]) -> str:
     return names[0] if len(names) == 1 else ""
 
 
-def _load_pair(context: ssl.SSLContext, certificate: Path, key: Path | None, section: str, read: _Read) -> None:
+def load_authority(context: ssl.SSLContext, ca: Path, setting: str, read: _Read = Path.read_bytes) -> None:
+    """Trust the authorities in a PEM file. Raises ConfigurationError, which names the `setting`."""
+    try:
+        with _file_with(read(ca)) as file:
+            context.load_verify_locations(file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"{setting} {ca} cannot be used: {error}") from error
+
+
+def load_pair(
+    context: ssl.SSLContext, certificate: Path, key: Path | None, section: str, read: _Read = Path.read_bytes
+) -> None:
+    """Present a certificate, whose key is in a file of its own or in the same one.
+
+    Raises ConfigurationError, which names the settings: `section` is what precedes "certificate" and "key".
+    """
     try:
         with _file_with(read(certificate)) as chain, _file_with(read(key or certificate)) as private:
             # OpenSSL would ask on the terminal for the password of a key that has one.
@@ -249,7 +260,8 @@ def _file_with(content: bytes) -> Iterator[str]:
         yield f"/proc/self/fd/{file.fileno()}"
 
 
-def _stamp(file: Path) -> _Stamp | None:
+def stamp(file: Path) -> Stamp | None:
+    """Return numbers of a file, of which at least one differs after a change; None if there is no such file."""
     try:
         status = file.stat()
     except OSError:

@@ -18,6 +18,7 @@ from msgspec import Meta
 from flintmq.base import limits
 from flintmq.base.addresses import networks
 from flintmq.base.errors import ConfigurationError
+from flintmq.server.cluster_checks import check_cluster
 
 PREFIX: Final = "FLINTMQ_"
 FILE_VARIABLE: Final = "FLINTMQ_CONFIG"
@@ -118,18 +119,44 @@ class StorageSettings:
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """The cluster that this node belongs to; without a `name` it is alone. `etcd` are the URLs of etcd, with spaces
-    between. `node` is unique in the cluster. Other nodes connect to `host` and `port`, and know them as `address`
-    (host:port), by default these two. Nothing is confirmed as long as fewer than `min_in_sync` nodes hold it.
+    """The cluster that this node belongs to; without a `name` it is alone. `node` is unique in the cluster. Other nodes
+    connect to `host` and `port`, and know them as `address` (host:port), by default these two. Nothing is confirmed as
+    long as fewer than `min_in_sync` nodes hold it.
+
+    All nodes have the same `secret`, of at least 16 characters, and prove to each other that they know it. Without it,
+    `host` and `address` must be loopback addresses. The secret does not encrypt anything: if others can read or change
+    what the network carries between the nodes, use TLS.
+
+    With a `certificate`, connections between nodes use TLS 1.3. It needs a `ca`: each node presents its certificate,
+    and accepts those that an authority in `ca` has signed, for servers and for clients. Names in them are not compared
+    with addresses. Files are PEM; `certificate` may be a chain and may contain the `key`. Files that change are loaded
+    again. All nodes of a cluster use TLS, or none.
+
+    `etcd` are the URLs of etcd, with spaces between. `etcd_user` and `etcd_password` are for its authentication. For
+    https:// URLs, `etcd_ca` has the authorities that signed etcd's certificates, if the machine does not trust them,
+    and `etcd_certificate` with `etcd_key` is the certificate of this client, if etcd asks for one.
     """
 
     name: str = ""
     node: str = ""
-    etcd: str = "http://127.0.0.1:2379"
     host: _Text = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=_SHORT_MAX)] = 5670
     address: str = ""
     min_in_sync: Annotated[int, Meta(ge=1, le=7)] = 2
+    secret: str = field(default="", repr=False)
+    certificate: Path | None = None
+    key: Path | None = None
+    ca: Path | None = None
+    etcd: str = "http://127.0.0.1:2379"
+    etcd_user: str = ""
+    etcd_password: str = field(default="", repr=False)
+    etcd_ca: Path | None = None
+    etcd_certificate: Path | None = None
+    etcd_key: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.name:
+            check_cluster(self)
 
 
 @dataclass(frozen=True)
