@@ -25,8 +25,8 @@ unexport PYTHONPATH
 unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run check test prove prerequisites-of-tests prerequisites-of-demo docs security conformance mutations fuzz crash crash-long spark-long
-.PHONY: faults bitflips audit sim sim-long demo interop bench bench-fair bench-routing bench-depth bench-cluster bench-listing bench-recovery bench-spark lint format client methods clean
+.PHONY: help run check test prove prerequisites-of-tests prerequisites-of-demo prerequisites-of-cluster docs security conformance mutations fuzz crash crash-long spark-long
+.PHONY: faults bitflips audit sim sim-long demo cluster-demo interop bench bench-fair bench-routing bench-depth bench-cluster bench-listing bench-recovery bench-spark lint format client methods clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -37,6 +37,7 @@ help:
 	@echo 'make conformance  AMQP rule by rule, written down in docs/conformance-*.md'
 	@echo 'make mutations    breaks each of these rules in a copy of the sources, and sees its test fail: 20 minutes'
 	@echo 'make demo         the flights example, from a publisher through Spark'
+	@echo 'make cluster-demo three nodes and etcd: the leader is killed, hangs and is cut off, and nothing is lost'
 	@echo 'make interop      tests of py-amqp, kombu, aiormq and aio-pika against FlintMQ (interop-amqp and so on: one of them)'
 	@echo 'make bench        FlintMQ beside RabbitMQ, where that is installed (ARGS="--loads a16,b16 --runs 1")'
 	@echo 'make bench-fair   many clients at once, floods, memory and starts, with what is asked of each (ARGS="--rows crowd --runs 1")'
@@ -100,6 +101,9 @@ prerequisites-of-tests:
 prerequisites-of-demo:
 	$(call prerequisites,demo)
 
+prerequisites-of-cluster:
+	$(call prerequisites,cluster)
+
 # From the sources as they are: what is compiled does not tell its signatures.
 docs: $(VENV)/.development
 	@echo '==> The documentation, without a warning'
@@ -144,6 +148,9 @@ mutations: $(VENV)/.development
 
 demo: prerequisites-of-demo $(VENV)/.demo
 	@$(BIN)/python examples/flights/run.py
+
+cluster-demo: prerequisites-of-cluster $(VENV)/.demo $(VENV)/.etcd
+	@$(BIN)/python -m tests.cluster
 
 interop: $(VENV)/.development
 	@$(BIN)/python -m tests.interop.suites

@@ -1,8 +1,8 @@
 """Says what this machine lacks before make begins: first what FlintMQ cannot be built without, then what is skipped.
 
-    python3 prerequisites.py [test|demo]
+    python3 prerequisites.py [test|demo|cluster]
 
-Ends with status 1 if FlintMQ cannot be built, or the demo cannot run. Old versions of Python 3 run it, too.
+Ends with status 1 if FlintMQ cannot be built, or a demo cannot run. Old versions of Python 3 run it, too.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ PYTHON = (3, 11)
 # What the names below are called by Debian.
 PACKAGES = "make gcc libc6-dev python3-venv python3-dev"
 JAVA_PACKAGE = "openjdk-17-jre-headless"
+ETCD_PACKAGE = "etcd-server"
 
 
 def missing_to_build() -> list[str]:
@@ -48,12 +49,21 @@ def skipped_tests() -> list[str]:
     if shutil.which("npm") is None:
         skipped.append("tests of Node.js clients: npm is not installed (apt-get install nodejs npm)")
     names = ("chromium", "chromium-browser", "google-chrome")
-    is_installable = shutil.which("apt-get") is not None and os.geteuid() == 0
-    if not any(map(shutil.which, names)) and not is_installable:
+    if not any(map(shutil.which, names)) and not is_installable():
         skipped.append("tests of the web interface: Chromium is not installed (apt-get install chromium)")
-    if shutil.which("etcd") is None and not is_installable:
-        skipped.append("tests of clusters: etcd is not installed (apt-get install etcd-server)")
+    if lacks_etcd():
+        skipped.append(f"tests of clusters: etcd is not installed (apt-get install {ETCD_PACKAGE})")
     return skipped
+
+
+def is_installable() -> bool:
+    """Whether make may install Debian's packages by itself."""
+    return shutil.which("apt-get") is not None and os.geteuid() == 0
+
+
+def lacks_etcd() -> bool:
+    """Whether etcd is missing, and make cannot install it."""
+    return shutil.which("etcd") is None and not is_installable()
 
 
 def has_java() -> bool:
@@ -64,12 +74,16 @@ def has_java() -> bool:
 
 def main(what: str) -> int:
     missing = missing_to_build()
+    packages = PACKAGES
     if what == "demo" and not has_java():
         missing.append(f"{JAVA_PACKAGE}: Java 17 or newer, for Spark")
+        packages += f" {JAVA_PACKAGE}"
+    if what == "cluster" and lacks_etcd():
+        missing.append(f"{ETCD_PACKAGE}: etcd, which says who leads")
+        packages += f" {ETCD_PACKAGE}"
     for each in missing:
         print(f"Missing: {each}", file=sys.stderr)
     if missing:
-        packages = PACKAGES + (f" {JAVA_PACKAGE}" if what == "demo" else "")
         print(f"On Debian and Ubuntu: apt-get install {packages}", file=sys.stderr)
         return 1
     for each in skipped_tests() if what == "test" else ():

@@ -1,0 +1,80 @@
+"""`python -m tests.cluster`: three nodes and etcd; the leader is killed, hangs and is cut off, and nothing is lost."""
+
+import logging
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.cluster.faults import LEADER_CUT_OFF, LEADER_HUNG, LEADER_KILLED, Outcome, await_confirms, undergo
+from tests.cluster.ledger import Ledger
+from tests.cluster.load import Load
+from tests.cluster.nodes import Cluster
+from tests.cluster.with_pika import LIVE
+from tests.etcd import EtcdProcess
+
+FAULTS: Final = (LEADER_KILLED, LEADER_HUNG, LEADER_CUT_OFF)
+NOT_INSTALLED: Final = 2
+
+
+def main() -> int:
+    console = Console()
+    if not EtcdProcess.is_installed():
+        # Debian's package starts a server of its own, unless it is told that this is no time for it.
+        console.print(
+            "etcd is not installed. On Debian and Ubuntu: RUNLEVEL=1 apt-get install etcd-server", soft_wrap=True
+        )
+        return NOT_INSTALLED
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="flintmq-cluster-") as directory, Cluster(Path(directory)) as cluster:
+        leader = cluster.leader()
+        build = cluster.nodes[leader].wait_for_log("FlintMQ")["build"]
+        console.print(f"Three nodes run, {build}, and node {leader} leads", soft_wrap=True)
+        with Load(cluster) as load:
+            await_confirms(load.ledger)
+            outcomes = []
+            for fault in FAULTS:
+                with console.status(fault.name):
+                    outcomes.append(undergo(fault, cluster, load.ledger))
+            with console.status("the rest is consumed"):
+                load.drain()
+    console.print(_table(outcomes))
+    console.print(_totals(load.ledger), highlight=False, soft_wrap=True)
+    is_good = not load.ledger.lost and not load.ledger.unflagged and all(outcome.came_back for outcome in outcomes)
+    verdict = "[green]Nothing is lost[/]" if is_good else "[bold red]It does not hold[/]"
+    console.print(f"{verdict}, after {time.monotonic() - began:.0f} s.")
+    return 0 if is_good else 1
+
+
+def _table(outcomes: list[Outcome]) -> Table:
+    table = Table(title="The longest time, in seconds")
+    table.add_column("fault")
+    for heading in ("without confirms", "without deliveries"):
+        table.add_column(heading, justify="right")
+    for outcome in outcomes:
+        confirms = f"{outcome.without_confirms:.2f}" if outcome.came_back else "[bold red]none came back[/]"
+        table.add_row(outcome.fault.name, confirms, f"{outcome.without_deliveries:.2f}")
+    return table
+
+
+def _totals(ledger: Ledger) -> str:
+    return (
+        f"Confirmed: {len(ledger.confirmed):,}. Delivered: {len(ledger.delivered[LIVE]):,}. "
+        f"Lost: {len(ledger.lost):,}. Delivered again without the flag: {len(ledger.unflagged):,}."
+    )
+
+
+if __name__ == "__main__":
+    # What the client says when its node is gone is what this is about.
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
+    # Being told to end is no reason to leave processes and files behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,159 @@
+"""What can happen to a cluster, and how long its clients notice it."""
+
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from tests.cluster.ledger import Ledger
+from tests.cluster.network import ETCD
+from tests.cluster.nodes import NODES, Cluster
+from tests.cluster.with_pika import LIVE
+from tests.waiting import WAIT_SECONDS
+
+# So many confirms of each publisher say that it goes on.
+_CONFIRMS: Final = 10
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`inflict` begins the fault, and mends it at its end, after `seconds`. If it `is_survived`, confirms come before
+    that; then it also lasts until they have come.
+    """
+
+    name: str
+    inflict: Callable[[Cluster], AbstractContextManager[None]]
+    seconds: float
+    is_survived: bool = True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The times are in seconds, until all nodes were in sync again. `came_back` says whether confirms did."""
+
+    fault: Fault
+    without_confirms: float
+    without_deliveries: float
+    came_back: bool
+
+
+def undergo(fault: Fault, cluster: Cluster, ledger: Ledger) -> Outcome:
+    """Let the fault happen under load, and wait until the cluster is whole again."""
+    since = time.monotonic()
+    came_back = True
+    with fault.inflict(cluster):
+        time.sleep(fault.seconds)
+        if fault.is_survived:
+            came_back = await_confirms(ledger)
+    came_back = await_confirms(ledger) and came_back
+    cluster.await_in_sync(len(NODES))
+    until = time.monotonic()
+    return Outcome(
+        fault, ledger.without_confirms(since, until), ledger.without_deliveries(LIVE, since, until), came_back
+    )
+
+
+def await_confirms(ledger: Ledger) -> bool:
+    """Wait until each publisher gets confirms. Returns False if they do not come."""
+    since = time.monotonic()
+    while ledger.confirms_since(since) < _CONFIRMS:
+        if time.monotonic() - since > WAIT_SECONDS:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+# -- processes --------------------------------------------------------------------------------------------------
+
+
+def _killed(cluster: Cluster, node: str) -> Iterator[None]:
+    cluster.nodes[node].kill()
+    yield
+    cluster.launch(node)
+
+
+@contextmanager
+def leader_killed(cluster: Cluster) -> Iterator[None]:
+    yield from _killed(cluster, cluster.leader())
+
+
+@contextmanager
+def follower_killed(cluster: Cluster) -> Iterator[None]:
+    yield from _killed(cluster, cluster.followers()[0])
+
+
+@contextmanager
+def leader_hung(cluster: Cluster) -> Iterator[None]:
+    process = cluster.nodes[cluster.leader()].process
+    process.send_signal(signal.SIGSTOP)
+    yield
+    process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def leader_stopped(cluster: Cluster) -> Iterator[None]:
+    """In order, with SIGTERM."""
+    leader = cluster.leader()
+    cluster.nodes[leader].stop()
+    yield
+    cluster.launch(leader)
+
+
+@contextmanager
+def etcd_restarted(cluster: Cluster) -> Iterator[None]:
+    cluster.etcd.stop()
+    cluster.etcd.start()
+    yield
+
+
+@contextmanager
+def etcd_stopped(cluster: Cluster) -> Iterator[None]:
+    cluster.etcd.stop()
+    yield
+    cluster.etcd.start()
+
+
+# -- the network ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _cut(cluster: Cluster, pairs: Iterable[tuple[str, str]]) -> Iterator[None]:
+    cluster.network.cut(pairs)
+    yield
+    cluster.network.heal()
+
+
+def _both_ways(node: str, others: Iterable[str]) -> list[tuple[str, str]]:
+    return [pair for other in others for pair in ((node, other), (other, node))]
+
+
+def leader_cut_off(cluster: Cluster) -> AbstractContextManager[None]:
+    """From the other nodes and from etcd; its clients still reach it."""
+    return _cut(cluster, _both_ways(cluster.leader(), [*cluster.followers(), ETCD]))
+
+
+def leader_cut_off_from_etcd(cluster: Cluster) -> AbstractContextManager[None]:
+    return _cut(cluster, _both_ways(cluster.leader(), [ETCD]))
+
+
+def leader_cut_off_from_followers(cluster: Cluster) -> AbstractContextManager[None]:
+    return _cut(cluster, _both_ways(cluster.leader(), cluster.followers()))
+
+
+def leader_cannot_send(cluster: Cluster) -> AbstractContextManager[None]:
+    """It hears the followers, and they do not hear it."""
+    leader = cluster.leader()
+    return _cut(cluster, [(leader, other) for other in cluster.followers()])
+
+
+def leader_cannot_receive(cluster: Cluster) -> AbstractContextManager[None]:
+    """The followers hear it, and it does not hear them."""
+    leader = cluster.leader()
+    return _cut(cluster, [(other, leader) for other in cluster.followers()])
+
+
+LEADER_KILLED: Final = Fault("leader killed", leader_killed, 2)
+LEADER_HUNG: Final = Fault("leader hung for 10 s", leader_hung, 10)
+LEADER_CUT_OFF: Final = Fault("leader cut off from all", leader_cut_off, 6)

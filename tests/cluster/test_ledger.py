@@ -1,0 +1,35 @@
+"""What the ledger of a cluster's clients finds."""
+
+from tests.cluster.ledger import Ledger, longest_gap
+
+
+def test_a_gap_may_be_at_either_end() -> None:
+    """The longest time without an event counts from the beginning of the span, and up to its end."""
+    assert longest_gap([1.0, 2.0, 2.5], 1.0, 2.5) == 1.0
+    assert longest_gap([0.0, 1.0, 2.0, 2.5], 1.5, 4.5) == 2.0
+    assert longest_gap([5.0], 1.0, 4.0) == 3.0
+
+
+def test_the_publisher_that_waits_longest_counts() -> None:
+    """Confirms of one publisher do not hide that another one gets none."""
+    ledger = Ledger("q")
+    for second in range(10):
+        ledger.confirm(f"quick-{second}", float(second))
+    ledger.confirm("slow-1", 1.0)
+    ledger.confirm("slow-2", 8.0)
+    assert ledger.without_confirms(0.0, 9.0) == 7.0
+    assert ledger.confirms_since(4.0) == 1
+
+
+def test_what_is_wrong_is_found() -> None:
+    """Lost, delivered again without the flag, and overtaken; what is flagged may come again, and late."""
+    ledger = Ledger("q", "r")
+    for number in range(1, 5):
+        ledger.confirm(f"p-{number}", float(number))
+    for number, is_redelivered in ((1, False), (3, False), (1, True), (2, False), (3, False)):
+        ledger.deliver("q", f"p-{number}", is_redelivered, 5.0)
+    for number in (1, 2, 4):
+        ledger.deliver("r", f"p-{number}", False, 5.0)
+    assert ledger.lost == {"p-3", "p-4"}
+    assert ledger.unflagged == ["p-3"]
+    assert ledger.out_of_order == ["p-2"]
