@@ -4,6 +4,7 @@ PYTHON  ?= python3
 DATA    ?= ./data
 SEEDS   ?= 100000
 FIRST   ?= 0
+ROUNDS  ?= 10
 # Enough for 10,000 power losses.
 SIMS    := 460
 VENV    := .venv
@@ -26,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help run check test prove prerequisites-of-tests prerequisites-of-demo prerequisites-of-cluster docs security conformance mutations fuzz crash crash-long spark-long
-.PHONY: faults bitflips audit sim sim-long demo cluster-demo interop bench bench-fair bench-routing bench-depth bench-cluster bench-listing bench-recovery bench-spark lint format client methods clean
+.PHONY: faults bitflips audit sim sim-long demo cluster-demo cluster-campaign interop bench bench-fair bench-routing bench-depth bench-cluster bench-listing bench-recovery bench-spark lint format client methods clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -38,6 +39,7 @@ help:
 	@echo 'make mutations    breaks each of these rules in a copy of the sources, and sees its test fail: 20 minutes'
 	@echo 'make demo         the flights example, from a publisher through Spark'
 	@echo 'make cluster-demo three nodes and etcd: the leader is killed, hangs and is cut off, and nothing is lost'
+	@echo 'make cluster-campaign  13 kinds of faults of nodes, etcd and the network, ROUNDS times each, under load: 3 minutes each'
 	@echo 'make interop      tests of py-amqp, kombu, aiormq and aio-pika against FlintMQ (interop-amqp and so on: one of them)'
 	@echo 'make bench        FlintMQ beside RabbitMQ, where that is installed (ARGS="--loads a16,b16 --runs 1")'
 	@echo 'make bench-fair   many clients at once, floods, memory and starts, with what is asked of each (ARGS="--rows crowd --runs 1")'
@@ -151,6 +153,9 @@ demo: prerequisites-of-demo $(VENV)/.demo
 
 cluster-demo: prerequisites-of-cluster $(VENV)/.demo $(VENV)/.etcd
 	@$(BIN)/python -m tests.cluster
+
+cluster-campaign: prerequisites-of-cluster $(VENV)/.development $(VENV)/.etcd
+	@$(BIN)/python -m tests.cluster.campaign $(ROUNDS)
 
 interop: $(VENV)/.development
 	@$(BIN)/python -m tests.interop.suites

@@ -1,10 +1,12 @@
 """`python -m tests.cluster`: three nodes and etcd; the leader is killed, hangs and is cut off, and nothing is lost."""
 
 import logging
+import shutil
 import signal
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +17,7 @@ from tests.cluster.faults import LEADER_CUT_OFF, LEADER_HUNG, LEADER_KILLED, Out
 from tests.cluster.ledger import Ledger
 from tests.cluster.load import Load
 from tests.cluster.nodes import Cluster
-from tests.cluster.with_pika import LIVE
+from tests.cluster.with_pika import KEPT, LIVE, PikaPublisher
 from tests.etcd import EtcdProcess
 
 FAULTS: Final = (LEADER_KILLED, LEADER_HUNG, LEADER_CUT_OFF)
@@ -31,34 +33,44 @@ def main() -> int:
         )
         return NOT_INSTALLED
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="flintmq-cluster-") as directory, Cluster(Path(directory)) as cluster:
+    stack = ExitStack()
+    directory = Path(tempfile.mkdtemp(prefix="flintmq-cluster-"))
+    stack.callback(shutil.rmtree, directory)
+    with stack, Cluster(directory) as cluster:
         leader = cluster.leader()
         build = cluster.nodes[leader].wait_for_log("FlintMQ")["build"]
         console.print(f"Three nodes run, {build}, and node {leader} leads", soft_wrap=True)
-        with Load(cluster) as load:
-            await_confirms(load.ledger)
+        ledger = Ledger([PikaPublisher.name], [LIVE, KEPT])
+        with Load(cluster, ledger) as load:
+            await_confirms(ledger)
             outcomes = []
             for fault in FAULTS:
                 with console.status(fault.name):
-                    outcomes.append(undergo(fault, cluster, load.ledger))
+                    outcomes.append(undergo(fault, cluster, ledger))
             with console.status("the rest is consumed"):
                 load.drain()
+        is_good = not ledger.lost and not ledger.unflagged and all(outcome.came_back for outcome in outcomes)
+        if not is_good:
+            cluster.write_logs()
+            stack.pop_all()
     console.print(_table(outcomes))
-    console.print(_totals(load.ledger), highlight=False, soft_wrap=True)
-    is_good = not load.ledger.lost and not load.ledger.unflagged and all(outcome.came_back for outcome in outcomes)
-    verdict = "[green]Nothing is lost[/]" if is_good else "[bold red]It does not hold[/]"
-    console.print(f"{verdict}, after {time.monotonic() - began:.0f} s.")
+    console.print(_totals(ledger), highlight=False, soft_wrap=True)
+    verdict = "[green]Nothing is lost[/]" if is_good else f"[bold red]It does not hold[/]: {directory} has the logs"
+    console.print(f"{verdict}, after {time.monotonic() - began:.0f} s.", soft_wrap=True)
     return 0 if is_good else 1
 
 
 def _table(outcomes: list[Outcome]) -> Table:
     table = Table(title="The longest time, in seconds")
     table.add_column("fault")
-    for heading in ("without confirms", "without deliveries"):
+    for heading in ("no confirms", "no deliveries", "leader told its clients after"):
         table.add_column(heading, justify="right")
     for outcome in outcomes:
-        confirms = f"{outcome.without_confirms:.2f}" if outcome.came_back else "[bold red]none came back[/]"
-        table.add_row(outcome.fault.name, confirms, f"{outcome.without_deliveries:.2f}")
+        confirms = (
+            f"{max(outcome.without_confirms.values()):.2f}" if outcome.came_back else "[bold red]none came back[/]"
+        )
+        told = "-" if outcome.leader_told is None else f"{outcome.leader_told:.2f}"
+        table.add_row(outcome.fault.name, confirms, f"{outcome.without_deliveries:.2f}", told)
     return table
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from tests.cluster.ledger import Ledger
 from tests.cluster.network import ETCD
 from tests.cluster.nodes import NODES, Cluster
-from tests.cluster.with_pika import LIVE
+from tests.cluster.with_pika import LIVE, Witness
 from tests.waiting import WAIT_SECONDS
 
 # So many confirms of each publisher say that it goes on.
@@ -31,16 +31,21 @@ class Fault:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The times are in seconds, until all nodes were in sync again. `came_back` says whether confirms did."""
+    """The times are in seconds, until all nodes were in sync again. `without_confirms` are those of each publisher;
+    `leader_told` says when the leader told its clients that it cannot serve them, if it did. `came_back` says whether
+    confirms, and all nodes, came back.
+    """
 
     fault: Fault
-    without_confirms: float
+    without_confirms: dict[str, float]
     without_deliveries: float
+    leader_told: float | None
     came_back: bool
 
 
 def undergo(fault: Fault, cluster: Cluster, ledger: Ledger) -> Outcome:
     """Let the fault happen under load, and wait until the cluster is whole again."""
+    witness = Witness(cluster.background, cluster.ports[cluster.leader()])
     since = time.monotonic()
     came_back = True
     with fault.inflict(cluster):
@@ -48,10 +53,18 @@ def undergo(fault: Fault, cluster: Cluster, ledger: Ledger) -> Outcome:
         if fault.is_survived:
             came_back = await_confirms(ledger)
     came_back = await_confirms(ledger) and came_back
-    cluster.await_in_sync(len(NODES))
+    try:
+        cluster.await_in_sync(len(NODES))
+    except AssertionError:
+        came_back = False
     until = time.monotonic()
+    told_at = witness.end()
     return Outcome(
-        fault, ledger.without_confirms(since, until), ledger.without_deliveries(LIVE, since, until), came_back
+        fault,
+        ledger.without_confirms(since, until),
+        ledger.without_deliveries(LIVE, since, until),
+        told_at - since if told_at else None,
+        came_back,
     )
 
 
@@ -84,12 +97,21 @@ def follower_killed(cluster: Cluster) -> Iterator[None]:
     yield from _killed(cluster, cluster.followers()[0])
 
 
-@contextmanager
-def leader_hung(cluster: Cluster) -> Iterator[None]:
-    process = cluster.nodes[cluster.leader()].process
+def _hung(cluster: Cluster, node: str) -> Iterator[None]:
+    process = cluster.nodes[node].process
     process.send_signal(signal.SIGSTOP)
     yield
     process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def leader_hung(cluster: Cluster) -> Iterator[None]:
+    yield from _hung(cluster, cluster.leader())
+
+
+@contextmanager
+def follower_hung(cluster: Cluster) -> Iterator[None]:
+    yield from _hung(cluster, cluster.followers()[0])
 
 
 @contextmanager
@@ -154,6 +176,25 @@ def leader_cannot_receive(cluster: Cluster) -> AbstractContextManager[None]:
     return _cut(cluster, [(other, leader) for other in cluster.followers()])
 
 
+def leader_hears_nothing_from_etcd(cluster: Cluster) -> AbstractContextManager[None]:
+    return _cut(cluster, [(ETCD, cluster.leader())])
+
+
 LEADER_KILLED: Final = Fault("leader killed", leader_killed, 2)
 LEADER_HUNG: Final = Fault("leader hung for 10 s", leader_hung, 10)
 LEADER_CUT_OFF: Final = Fault("leader cut off from all", leader_cut_off, 6)
+FAULTS: Final = (
+    LEADER_KILLED,
+    LEADER_HUNG,
+    LEADER_CUT_OFF,
+    Fault("leader stopped in order", leader_stopped, 2),
+    Fault("follower killed", follower_killed, 2),
+    Fault("follower hung for 10 s", follower_hung, 10),
+    Fault("leader cut off from etcd", leader_cut_off_from_etcd, 6),
+    Fault("leader hears nothing from etcd", leader_hears_nothing_from_etcd, 6),
+    Fault("leader cut off from followers", leader_cut_off_from_followers, 6),
+    Fault("followers hear nothing from leader", leader_cannot_send, 6),
+    Fault("leader hears nothing from followers", leader_cannot_receive, 6),
+    Fault("etcd restarted", etcd_restarted, 2),
+    Fault("etcd stopped for 30 s", etcd_stopped, 30, is_survived=False),
+)

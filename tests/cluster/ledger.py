@@ -1,26 +1,27 @@
 """What clients of a cluster were told, and when: what is lost, what came twice, and how long nothing came.
 
-A message is known by its name, `<publisher>-<number>`; numbers of one publisher grow.
+A message is known by its name, `<publisher>.<connection>-<number>`; numbers of one connection grow.
 """
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections.abc import Iterable
 from itertools import pairwise
 
 
 class Ledger:
-    """Each message goes to each of these queues."""
+    """Each message of these publishers goes to each of the queues."""
 
-    def __init__(self, *queues: str) -> None:
+    def __init__(self, publishers: Iterable[str], queues: Iterable[str]) -> None:
+        queues = list(queues)
         self.confirmed: set[str] = set()
         self.delivered: dict[str, set[str]] = {queue: set() for queue in queues}
         self.refused: list[str] = []
         # Delivered again, and not marked as redelivered.
         self.unflagged: list[str] = []
-        # Not marked as redelivered, and behind a later message of the same publisher.
+        # Not marked as redelivered, and behind a later message of the same connection.
         self.out_of_order: list[str] = []
         # Of each publisher, and of each queue; they grow.
-        self._confirm_times: dict[str, list[float]] = defaultdict(list)
+        self._confirm_times: dict[str, list[float]] = {publisher: [] for publisher in publishers}
         self._delivery_times: dict[str, list[float]] = {queue: [] for queue in queues}
         self._highest: dict[tuple[str, str], int] = {}
 
@@ -37,11 +38,11 @@ class Ledger:
         if not is_redelivered:
             if name in self.delivered[queue]:
                 self.unflagged.append(name)
-            number = int(name.rpartition("-")[2])
-            highest = self._highest.get((queue, publisher_of(name)), 0)
-            if number < highest:
+            connection, _, number = name.rpartition("-")
+            highest = self._highest.get((queue, connection), 0)
+            if int(number) < highest:
                 self.out_of_order.append(name)
-            self._highest[queue, publisher_of(name)] = max(number, highest)
+            self._highest[queue, connection] = max(int(number), highest)
         self.delivered[queue].add(name)
 
     @property
@@ -55,11 +56,11 @@ class Ledger:
 
     def confirms_since(self, since: float) -> int:
         """How many messages were confirmed, of the publisher with the fewest."""
-        return min((len(times) - bisect_right(times, since) for times in self._confirm_times.values()), default=0)
+        return min(len(times) - bisect_right(times, since) for times in self._confirm_times.values())
 
-    def without_confirms(self, since: float, until: float) -> float:
-        """The longest time in this span for which a publisher got no confirm."""
-        return max((longest_gap(times, since, until) for times in self._confirm_times.values()), default=until - since)
+    def without_confirms(self, since: float, until: float) -> dict[str, float]:
+        """The longest time in this span for which each publisher got no confirm."""
+        return {publisher: longest_gap(times, since, until) for publisher, times in self._confirm_times.items()}
 
     def without_deliveries(self, queue: str, since: float, until: float) -> float:
         """The longest time in this span for which the queue delivered nothing."""
@@ -67,7 +68,7 @@ class Ledger:
 
 
 def publisher_of(name: str) -> str:
-    return name.rpartition("-")[0]
+    return name.rpartition(".")[0]
 
 
 def longest_gap(times: list[float], since: float, until: float) -> float:

@@ -1,33 +1,48 @@
-"""A publisher and a consumer of a cluster, and what became of the messages."""
+"""Publishers and a consumer of a cluster, and what became of the messages."""
 
 import time
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from tests.cluster.ledger import Ledger
 from tests.cluster.nodes import Cluster
-from tests.cluster.with_pika import KEPT, LIVE, Consumer, PikaClient, Publisher
+from tests.cluster.with_pika import KEPT, LIVE, PikaConsumer, PikaPublisher
 
 _RATE: Final = 500
 # What has not come after so long without any delivery does not come.
 _SILENCE_SECONDS: Final = 15
 
 
-class Load:
-    """Runs within a `with` block."""
+class Publisher(Protocol):
+    """`is_paused` may be set at any time."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.ledger = Ledger(LIVE, KEPT)
-        ports = cluster.ports.values()
-        self._publisher = Publisher(cluster.background, ports, self.ledger, _RATE)
-        self._consumer = Consumer(cluster.background, ports, self.ledger, LIVE)
-        self._late_consumer = Consumer(cluster.background, ports, self.ledger, KEPT)
+    is_paused: bool
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something that was published is to be confirmed."""
+
+    def start(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Load:
+    """Runs within a `with` block. `others` are publishers beside the one with pika."""
+
+    def __init__(self, cluster: Cluster, ledger: Ledger, *others: Publisher) -> None:
+        self.ledger = ledger
+        self._cluster = cluster
+        pika = PikaPublisher(cluster.background, cluster.ports.values(), ledger, _RATE)
+        self._publishers = [pika, *others]
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._start(self._publisher)
-        self._start(self._consumer)
+        for publisher in self._publishers:
+            publisher.start()
+            self._stack.callback(publisher.end)
+        self._stack.callback(self._consume(LIVE).end)
         return self
 
     def __exit__(
@@ -37,15 +52,25 @@ class Load:
 
     def drain(self) -> None:
         """Publish no more, and wait until all that was confirmed has been delivered, or nothing comes any more."""
-        self._publisher.stop_publishing()
-        self._start(self._late_consumer)
+        self._pause(True)
+        late = self._consume(KEPT)
         began = time.monotonic()
-        while self._publisher.is_waiting or self.ledger.lost:
+        while any(publisher.is_waiting for publisher in self._publishers) or self.ledger.lost:
             last = max(began, self.ledger.last_delivery(LIVE), self.ledger.last_delivery(KEPT))
             if time.monotonic() - last > _SILENCE_SECONDS:
-                return
+                break
             time.sleep(0.1)
+        late.end()
 
-    def _start(self, client: PikaClient) -> None:
-        client.start()
-        self._stack.callback(client.end)
+    def go_on(self) -> None:
+        """Publish again."""
+        self._pause(False)
+
+    def _pause(self, is_paused: bool) -> None:
+        for publisher in self._publishers:
+            publisher.is_paused = is_paused
+
+    def _consume(self, queue: str) -> PikaConsumer:
+        consumer = PikaConsumer(self._cluster.background, self._cluster.ports.values(), self.ledger, queue)
+        consumer.start()
+        return consumer

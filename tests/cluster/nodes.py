@@ -1,5 +1,6 @@
 """Three nodes and etcd on this machine, as processes, with a network between them that can be cut."""
 
+import json
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -84,9 +85,11 @@ class Cluster:
         self._earlier[node] += self.nodes[node].log
         self.nodes[node].launch()
 
-    def log(self, node: str) -> list[LogLine]:
-        """What the node has said since the cluster was started."""
-        return self._earlier[node] + self.nodes[node].log
+    def write_logs(self) -> None:
+        """Write what the nodes have said since the cluster was started beside their data: <path>/<node>.log."""
+        for name, node in self.nodes.items():
+            lines = "".join(json.dumps(line) + "\n" for line in self._earlier[name] + node.log)
+            (self._path / f"{name}.log").write_text(lines, encoding="utf-8")
 
     # -- who leads ----------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Clients that know the addresses of all nodes, and go on with another one when theirs does not serve them any more."""
 
 import asyncio
+import threading
 import time
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -135,30 +136,29 @@ class PikaClient:
             self._use(channel)
 
 
-class Publisher(PikaClient):
-    """Publishes numbers with confirms, each once, `rate` of them per second."""
+class PikaPublisher(PikaClient):
+    """Publishes numbers with confirms, each once, `rate` of them per second. May be paused."""
 
     _TICK_SECONDS: Final = 0.02
     # More than these are not published ahead of their confirms.
     _WINDOW: Final = 500
 
+    name: Final = "pika"
+
     def __init__(self, background: Background, ports: Iterable[int], ledger: Ledger, rate: int) -> None:
         super().__init__(background, ports, ledger)
-        self._name = "pika"
+        self.is_paused = False
         self._at_once = max(1, round(rate * self._TICK_SECONDS))
         self._number = 0
+        self._connections = 0
         self._unconfirmed: dict[int, str] = {}
-        self._is_publishing = True
-
-    def stop_publishing(self) -> None:
-        """What was published may still be confirmed."""
-        self._is_publishing = False
 
     @property
     def is_waiting(self) -> bool:
         return self._channel is None or bool(self._unconfirmed)
 
     def _use(self, channel: Channel) -> None:
+        self._connections += 1
         # Each channel numbers its messages from 1, and what it confirms late is confirmed, too.
         unconfirmed: dict[int, str] = {}
         self._unconfirmed = unconfirmed
@@ -169,13 +169,13 @@ class Publisher(PikaClient):
     def _publish(self, channel: Channel, tag: int) -> None:
         if channel is not self._channel or self._is_ending:
             return
-        if self._is_publishing and len(self._unconfirmed) < self._WINDOW:
+        if not self.is_paused and len(self._unconfirmed) < self._WINDOW:
             if not self._unconfirmed:
                 self.heard = time.monotonic()
             for _ in range(self._at_once):
                 tag += 1
                 self._number += 1
-                name = f"{self._name}-{self._number}"
+                name = f"{self.name}.{self._connections}-{self._number}"
                 self._unconfirmed[tag] = name
                 try:
                     channel.basic_publish(EXCHANGE, "", name.encode(), _PERSISTENT)
@@ -197,7 +197,7 @@ class Publisher(PikaClient):
             self.heard = now
 
 
-class Consumer(PikaClient):
+class PikaConsumer(PikaClient):
     """Consumes from one queue, and acknowledges each message."""
 
     def __init__(self, background: Background, ports: Iterable[int], ledger: Ledger, queue: str) -> None:
@@ -219,3 +219,45 @@ class Consumer(PikaClient):
         self.heard = time.monotonic()
         self.ledger.deliver(self._queue, body.decode(), method.redelivered, self.heard)
         channel.basic_ack(method.delivery_tag)
+
+
+class Witness:
+    """A client that only waits for the node to say that it does not serve it any more, by blocking or closing the
+    connection.
+    """
+
+    def __init__(self, background: Background, port: int) -> None:
+        self._background = background
+        self._is_open = threading.Event()
+        self._told_at = 0.0
+        self._connection: Any = None
+        background.call(lambda: self._connect(port))
+        self._is_open.wait(PATIENCE_SECONDS)
+
+    def end(self) -> float:
+        """Returns when the node said so; 0 if it did not."""
+        self._background.call(self._end)
+        return self._told_at
+
+    def _connect(self, port: int) -> None:
+        self._connection = AsyncioConnection(
+            pika.ConnectionParameters("127.0.0.1", port, heartbeat=0),
+            on_open_callback=lambda connection: connection.channel(on_open_callback=self._opened),
+            on_open_error_callback=self._told,
+            on_close_callback=self._told,
+            custom_ioloop=self._background.loop,
+        )
+        self._connection.add_on_connection_blocked_callback(self._told)
+
+    def _opened(self, channel: Channel) -> None:
+        # Only publishers are told that they are blocked. Nobody gets this message.
+        channel.basic_publish("", "", b"")
+        self._is_open.set()
+
+    def _told(self, *_: object) -> None:
+        if not self._told_at:
+            self._told_at = time.monotonic()
+
+    def _end(self) -> None:
+        if self._connection.is_open:
+            self._connection.close()
