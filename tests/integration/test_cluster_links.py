@@ -197,7 +197,7 @@ def test_a_link_that_is_closed_while_it_waits(nodes: tuple[Credentials, Credenti
     """Another thread may close it at any time: who waits for a proof, or for a message, gets LinkError."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         machine = RealMachine(socket.socket(), WAIT_SECONDS, nodes[1])
-        link = machine.connect(f"127.0.0.1:{silent.getsockname()[1]}", 0.2)
+        link = machine.connect(f"127.0.0.1:{silent.getsockname()[1]}", WAIT_SECONDS)
         threading.Timer(0.1, link.close).start()
         with pytest.raises(LinkError, match="closed"):
             link.authenticate()

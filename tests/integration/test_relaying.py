@@ -107,6 +107,7 @@ def test_refusals(leader: LeadingNode) -> None:
     with pytest.raises(LinkError, match="leads in term 1, not 0"):
         asyncio.run(ask("c", "b", 0))
     link = client_machine().connect(leader.address, WAIT_SECONDS)
+    link.authenticate()
     link.send(wire.RELAY, Hello(wire.PROTOCOL + 1, "c", "b", __version__, 1, 0, 0))
     kind, body = link.receive()
     assert (kind, "upgrade all nodes" in wire.read(body, str)) == (wire.REFUSED, True)

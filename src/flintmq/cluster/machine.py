@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, final
 
 from flintmq.cluster.acceptor import Acceptor
-from flintmq.cluster.credentials import Credentials
+from flintmq.cluster.credentials import Credentials, Stream
 from flintmq.cluster.ports import Directory, Event, Link, LinkError, Machine, NobodyListens, Silent
 from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.files import RealDisk
@@ -106,11 +106,8 @@ class TcpLink(Link):
         It is the connection itself or, with TLS, one of a pair: of the family AF_UNIX.
         """
         self._is_over = True
-        if isinstance(self._socket, socket.socket):
-            _bound_silence(self._socket, self._silence_seconds)
-            given = self._socket
-        else:
-            given = self._socket.pumped()
+        _bound_silence(self._socket, self._silence_seconds)
+        given = self._socket if isinstance(self._socket, socket.socket) else self._socket.pumped()
         given.setblocking(False)
         return given
 
@@ -124,7 +121,7 @@ class TcpLink(Link):
         self._socket.close()
 
 
-def _bound_silence(connection: socket.socket, seconds: float) -> None:
+def _bound_silence(connection: Stream, seconds: float) -> None:
     """Let the system break a connection when the other machine, not its program, is silent for so long."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):

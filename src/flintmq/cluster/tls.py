@@ -119,6 +119,9 @@ class TlsSocket:
         """Let calls raise TimeoutError if nothing moves for so long."""
         self._receive_seconds = self._send_seconds = seconds
 
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        self._tls.setsockopt(level, option, value)
+
     def sendmsg(self, parts: Sequence[bytes | memoryview]) -> int:
         """Send the beginning of what the parts are together, and return how many bytes that was."""
         chosen = []
