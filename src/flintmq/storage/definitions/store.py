@@ -58,8 +58,10 @@ class SqliteDefinitions(DefinitionStore):
         self.catalogue_change = b""
         if self._has_definition_changes:
             self._has_definition_changes = False
-            statements.append(("UPDATE meta SET value = value + 1 WHERE key = 'generation'", ()))
             self.catalogue_change = self.catalogue.encode_changes()
+            # Not `value + 1`: a follower may make a transaction again that its copy has already.
+            set_generation = "UPDATE meta SET value = max(value, ?) WHERE key = 'generation'"
+            statements.append((set_generation, (self.catalogue.generation,)))
         return statements
 
     def discard(self) -> None:

@@ -27,6 +27,7 @@ from flintmq.broker.ports import (
     UserRecord,
     VHostRecord,
 )
+from flintmq.storage.definitions.catalogue import Catalogue
 from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.definitions.schema import VERSION
 from flintmq.storage.definitions.store import SqliteDefinitions
@@ -512,3 +513,16 @@ def test_a_log_without_its_database_is_kept(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="its write-ahead log is not"):
         DefinitionDatabase(tmp_path / "definitions.sqlite")
     assert (tmp_path / "definitions.sqlite-wal").read_bytes() == b"precious"
+
+
+def test_a_transaction_can_be_made_again(tmp_path: Path) -> None:
+    """A follower that copies the definitions makes some transactions twice: all numbers are as at the leader."""
+    database, _ = _store(tmp_path)
+    store = SqliteDefinitions(database, Catalogue(1, 0))
+    _put_all(store)
+    statements = store.take()
+    database.apply(statements)
+    once = (database.marks(lambda: 1), database.load())
+    database.apply(statements)
+    assert (database.marks(lambda: 1), database.load()) == once
+    database.close()
