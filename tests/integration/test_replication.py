@@ -220,3 +220,27 @@ def test_who_is_refused(tmp_path: Path, cluster: str, node: str, reason: str) ->
     with pytest.raises(FlintError, match=reason):
         following.run(leading.address, 1)
     leading.close()
+
+
+def test_a_leader_whose_disk_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The follower loses its connection and tries again; no thread of the leader ends with an error."""
+    leading = LeadingNode(tmp_path / "a")
+    publish(leading, 1)
+    leading.node.sync()
+    ended: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", ended.append)
+
+    def fail() -> bytes:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(leading.followers.directory, "copy_definitions", fail)
+        follower = FollowingNode(tmp_path / "b")
+        follower.follow(leading.address)
+        wait_until(lambda: follower.error is not None)
+    again = FollowingNode(tmp_path / "b", follower.log, follower.state)
+    again.follow(leading.address)
+    leading.await_followers("b")
+    again.stop()
+    leading.close()
+    assert not ended

@@ -2,6 +2,7 @@
 
 import hashlib
 import socket
+import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -11,8 +12,11 @@ from flintmq import __version__
 from flintmq.cluster import wire
 from flintmq.cluster.ports import Directory, Link, LinkError, Machine
 from flintmq.cluster.wire import Chunk, End, Fetch, Hello, Welcome
+from flintmq.server import logs
 from flintmq.storage.replication.disk import is_replicated
 from flintmq.storage.replication.log import OperationLog
+
+log = logs.get_logger()
 
 # The unit in which files are compared and sent.
 CHUNK_BYTES: Final = 1024 * 1024
@@ -89,6 +93,9 @@ class Followers:
             self._serve(link)
         except LinkError:
             pass
+        except (OSError, sqlite3.Error) as error:
+            # Whether this node may go on leading is decided by its storage and its lease.
+            log.warning("a follower cannot copy the files", reason=str(error))
         finally:
             link.close()
 
