@@ -15,6 +15,7 @@ from flintmq.cluster.machine import RealDirectory, RealMachine
 from flintmq.cluster.state import NodeState
 from flintmq.storage.replication.disk import logs_statements
 from flintmq.storage.replication.log import OperationLog
+from flintmq.storage.replication.operation import Buffer
 from tests.unit.storage.nodes import OpenNode
 from tests.waiting import wait_until
 
@@ -244,3 +245,42 @@ def test_a_leader_whose_disk_cannot_be_read(tmp_path: Path, monkeypatch: pytest.
     again.stop()
     leading.close()
     assert not ended
+
+
+def test_a_copy_is_whole_when_all_its_operations_were_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader goes on while it is copied. Before the follower has made all of that, it does not say it is whole."""
+    monkeypatch.setattr("flintmq.cluster.leading.OPERATIONS_AT_ONCE", 1)
+    leading = LeadingNode(tmp_path / "a")
+    publish(leading, 1)
+    leading.node.sync()
+    directory = leading.followers.directory
+    copy = directory.copy_definitions
+
+    def copy_late() -> bytes:
+        for number in range(2, 10):
+            publish(leading, number)
+            leading.node.sync()
+        return copy()
+
+    follower = FollowingNode(tmp_path / "b")
+    append = follower.log.append
+
+    def append_one(made: Buffer) -> None:
+        append(made)
+        follower._following.close()
+
+    with monkeypatch.context() as broken:
+        broken.setattr(directory, "copy_definitions", copy_late)
+        broken.setattr(follower.log, "append", append_one)
+        follower.follow(leading.address)
+        wait_until(lambda: follower.error is not None)
+    assert not follower.state.is_whole
+    again = FollowingNode(tmp_path / "b", follower.log, follower.state)
+    again.follow(leading.address)
+    leading.await_followers("b")
+    again.stop()
+    assert again.state.is_whole
+    assert bodies(tmp_path / "b") == list(range(1, 10))
+    leading.close()

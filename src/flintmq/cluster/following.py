@@ -1,5 +1,6 @@
 """A follower's side of replication: it copies the leader's files once, and then makes the leader's changes."""
 
+import sys
 from contextlib import closing, suppress
 from typing import Final, final
 
@@ -18,6 +19,7 @@ log = logs.get_logger()
 
 # A copied file is synced after so many bytes, because whatever else the disk has to sync waits for it.
 SYNCED_BYTES: Final = 2 * 1024 * 1024
+_UNKNOWN: Final = sys.maxsize
 # A leader that is silent for so long is in doubt.
 LEADER_SILENCE_SECONDS: Final = 1.5
 
@@ -42,8 +44,8 @@ class Following:
         self._disk = directory.disk
         self._replica = Replica(directory.disk, directory.root, directory.open_definitions)
         self._link: Link | None = None
-        # The number from which on the copied files are whole.
-        self._whole_at = 0
+        # The number from which on the copied files are whole, once the leader has said so.
+        self._whole_at = _UNKNOWN
 
     def run(self, address: str, term: int) -> None:
         """Follow the leader of `term` at this address until that is not possible any more. Blocks.
@@ -91,6 +93,9 @@ class Following:
             if kind == wire.OPERATIONS:
                 self._make(link, body)
             elif kind == wire.ALIVE:
+                self._sync(link)
+            elif kind == wire.COPIED:
+                self._whole_at = wire.read(body, int)
                 self._sync(link)
             else:
                 raise LinkError(f"the leader sends a message of kind {kind}")
@@ -150,7 +155,7 @@ class Following:
         for directory in sorted(parent for parent in parents if parent.is_relative_to(root)):
             self._disk.sync_directory(directory)
         self._log.restart(welcome.number)
-        self._whole_at = welcome.number
+        self._whole_at = _UNKNOWN
         state.term = welcome.term
 
     def _expect(self, link: Link, wanted: int) -> memoryview:

@@ -210,6 +210,7 @@ class _FollowerLink:
         if must_copy:
             # What the copy may have in part comes again.
             self._whole_at = log.newest
+            link.send(wire.COPIED, self._whole_at)
         wait_for_sending = self._followers.machine.start(lambda: self._send_operations(number))
         try:
             while True:

@@ -27,6 +27,8 @@ OPERATIONS: Final = 11
 ACKNOWLEDGE: Final = 12
 # Nothing happened, but the leader is there.
 ALIVE: Final = 13
+# Up to which number the files that were copied may have operations: the copy is whole when all of them were made again.
+COPIED: Final = 14
 
 # The version of these messages. A follower may be newer than its leader, but not older.
 PROTOCOL: Final = 1
