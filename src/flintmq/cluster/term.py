@@ -73,6 +73,8 @@ class Term(Leadership):
         self._tasks: list[asyncio.Task[None]] = []
         self._in_sync = view.in_sync
         self._in_sync_revision = view.in_sync_revision
+        # Nodes that the coordinator may count as in sync, now or later: of writes whose outcome is not known.
+        self._uncertain: frozenset[str] = frozenset()
         # The newest operation at each look, and the time of the look.
         self._looks: deque[tuple[int, float]] = deque(maxlen=_LOOKS_MAX)
 
@@ -166,7 +168,7 @@ class Term(Leadership):
             if self._loop.time() - began > GRACE_SECONDS:
                 wanted = there
             try:
-                if wanted != self._in_sync:
+                if wanted != self._in_sync or self._uncertain:
                     await self._change(wanted)
             except CoordinatorError as error:
                 log.warning("the nodes in sync are not written", reason=str(error))
@@ -202,20 +204,25 @@ class Term(Leadership):
         try:
             revision = await self._coordinator.write_in_sync(self.number, self._in_sync_revision, nodes)
         except OutcomeUnknown:
+            self._uncertain |= nodes
             revision = 0
         if revision:
             log.info("in sync", nodes=sorted(nodes))
             self._in_sync, self._in_sync_revision = nodes, revision
+            # The comparison of an earlier write fails from now on.
+            self._uncertain = frozenset()
         else:
             view = await self._coordinator.view()
             if view.leader is None or view.leader.term != self.number:
                 self.end("another node was elected")
                 return
+            if view.in_sync_revision != self._in_sync_revision:
+                self._uncertain = frozenset()
             self._in_sync, self._in_sync_revision = view.in_sync, view.in_sync_revision
         self._followers.in_sync = self._in_sync
 
     def _require(self, nodes: frozenset[str]) -> None:
-        required = nodes - {self.node}
+        required = (nodes | self._uncertain) - {self.node}
         if len(self._in_sync) < self._min_in_sync:
             required |= {_NOBODY}
         self._operations.require(required)
