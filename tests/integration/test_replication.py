@@ -13,6 +13,7 @@ from flintmq.cluster.following import Following
 from flintmq.cluster.leading import Followers, History
 from flintmq.cluster.machine import RealDirectory, RealMachine
 from flintmq.cluster.state import NodeState
+from flintmq.cluster.wire import Fetch
 from flintmq.storage.replication.disk import logs_statements
 from flintmq.storage.replication.log import OperationLog
 from flintmq.storage.replication.operation import Buffer
@@ -283,4 +284,49 @@ def test_a_copy_is_whole_when_all_its_operations_were_made_again(
     again.stop()
     assert again.state.is_whole
     assert bodies(tmp_path / "b") == list(range(1, 10))
+    leading.close()
+
+
+def test_after_an_error_of_the_disk_everything_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system may show what it could not write: files that seem to be equal are written again, too."""
+    leading = LeadingNode(tmp_path / "a")
+    publish(leading, 1)
+    leading.node.sync()
+    follower = FollowingNode(tmp_path / "b")
+    failed: list[OSError] = []
+    original = follower._following.run
+
+    def run(address: str, term: int) -> None:
+        try:
+            original(address, term)
+        except OSError as error:
+            failed.append(error)
+
+    def fail(made: Buffer) -> bool:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(follower._following, "run", run)
+    follower.follow(leading.address)
+    leading.await_followers("b")
+    monkeypatch.setattr(follower._following._replica, "run", fail)
+    publish(leading, 2)
+    wait_until(lambda: bool(failed))
+    directory = RealDirectory(tmp_path / "b")
+    state = NodeState(directory.disk, directory.root, "c", "b")
+    assert (state.is_whole, state.is_sound) == (False, False)
+    asked: list[list[bytes]] = []
+
+    def fetch(path: str, digests: list[bytes]) -> Fetch:
+        asked.append(digests)
+        return Fetch(path, digests)
+
+    monkeypatch.setattr("flintmq.cluster.following.Fetch", fetch)
+    again = FollowingNode(tmp_path / "b", state=state)
+    again.follow(leading.address)
+    leading.await_followers("b")
+    again.stop()
+    assert asked
+    assert not any(asked)
+    assert (state.is_whole, state.is_sound) == (True, True)
+    assert bodies(tmp_path / "b") == [1, 2]
     leading.close()

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Final, final
 
 from flintmq import __version__
@@ -62,9 +63,8 @@ class Following:
         try:
             link.authenticate()
             self._follow(link, term)
-        except StorageError:
-            self._state.is_whole = False
-            self._state.save()
+        except (StorageError, OSError):
+            self._state.spoil()
             raise
         finally:
             link.close()
@@ -169,15 +169,7 @@ class Following:
     def _fetch(self, link: Link, name: str) -> None:
         path = self._replica.path(name)
         self._disk.make_directory(path.parent)
-        digests = []
-        with suppress(FileNotFoundError), closing(self._disk.open(path)) as own:
-            position = 0
-            while data := own.read_at(position, CHUNK_BYTES):
-                digests.append(digest(data))
-                position += len(data)
-                if len(digests) % ALIVE_CHUNKS == 0:
-                    link.send(wire.ALIVE, 0)
-        link.send(wire.FETCH, Fetch(name, digests))
+        link.send(wire.FETCH, Fetch(name, self._digests(link, path) if self._state.is_sound else []))
         file = self._disk.create(path)
         unsynced = 0
         try:
@@ -204,10 +196,21 @@ class Following:
         if end.size < 0:
             self._disk.unlink(path)
 
+    def _digests(self, link: Link, path: Path) -> list[bytes]:
+        digests = []
+        with suppress(FileNotFoundError), closing(self._disk.open(path)) as own:
+            position = 0
+            while data := own.read_at(position, CHUNK_BYTES):
+                digests.append(digest(data))
+                position += len(data)
+                if len(digests) % ALIVE_CHUNKS == 0:
+                    link.send(wire.ALIVE, 0)
+        return digests
+
     def _become_whole(self) -> None:
         self._replica.sync()
         self._replica.is_copying = False
-        self._state.is_whole = True
+        self._state.is_whole = self._state.is_sound = True
         self._state.is_known = True
         self._state.save()
 

@@ -1,6 +1,6 @@
 """What a node of a cluster knows of itself across restarts: <data>/.cluster.json."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, final
 
@@ -18,6 +18,7 @@ class _Stored(Struct):
     seen_term: int
     is_whole: bool
     has_joined: bool
+    is_sound: bool = True
 
 
 @final
@@ -28,6 +29,8 @@ class NodeState:
         seen_term: The highest term that the node has seen. Leaders of earlier terms get no answers.
         has_joined: Whether the directory is part of the cluster: its files are those of a leader, or it has led.
         is_whole: Whether recovery can start from the directory; not while files are copied into it.
+        is_sound: Whether the disk has what readers see. After an error of the disk, a system may show what it never
+            writes, so that files that seem to be equal must be copied, too.
         term: The term of the last operation in the directory, and whether it `is_known`: not after a restart.
     """
 
@@ -36,6 +39,7 @@ class NodeState:
         self.seen_term = 0
         self.is_whole = True
         self.has_joined = False
+        self.is_sound = True
         self.term = 0
         self.is_known = False
         self._path = root / NAME
@@ -54,6 +58,7 @@ class NodeState:
                 f"{cluster!r}: choose another data directory, or correct cluster.name and cluster.node"
             )
         self.seen_term, self.is_whole, self.has_joined = stored.seen_term, stored.is_whole, stored.has_joined
+        self.is_sound = stored.is_sound
 
     def see(self, term: int) -> None:
         """Note a term, durably. Raises StorageError if a later one was seen."""
@@ -63,8 +68,15 @@ class NodeState:
             self.seen_term = term
             self.save()
 
+    def spoil(self) -> None:
+        """Note that the disk has failed: what is there is neither whole nor sound. An error of the disk is ignored."""
+        self.is_whole = self.is_sound = False
+        with suppress(OSError):
+            self.save()
+
     def save(self) -> None:
-        data = json.encode(_Stored(self._cluster, self.node, self.seen_term, self.is_whole, self.has_joined))
+        stored = _Stored(self._cluster, self.node, self.seen_term, self.is_whole, self.has_joined, self.is_sound)
+        data = json.encode(stored)
         draft = self._path.with_name(NAME + ".new")
         with closing(self._disk.create(draft)) as file:
             file.write_at(0, [data])

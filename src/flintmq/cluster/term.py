@@ -120,9 +120,7 @@ class Term(Leadership):
         if self._ended.is_set():
             return
         # What this node has written since is not known: it copies the files of the next leader.
-        self._state.is_whole = False
-        with suppress(OSError):
-            self._state.save()
+        self._state.spoil()
         self.end(f"the disk has failed: {reason}")
 
     async def resign(self) -> None:
