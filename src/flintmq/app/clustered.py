@@ -117,7 +117,7 @@ async def _lead(
     """Be the broker of the cluster until the term ends, or it is time to stop."""
     try:
         term = await membership.lead(number)
-    except (CoordinatorError, StorageError) as error:
+    except (CoordinatorError, StorageError, OSError) as error:
         log.warning("this node cannot lead", reason=str(error))
         await asyncio.sleep(_RETRY_SECONDS)
         return

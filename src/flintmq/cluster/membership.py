@@ -130,7 +130,7 @@ class Membership:
     async def lead(self, number: int) -> Term:
         """Begin to lead: followers may connect, and what is logged is confirmed by those that are in sync.
 
-        Raises CoordinatorError, and StorageError if a later term was seen.
+        Raises CoordinatorError, StorageError if a later term was seen, and OSError if the disk takes no note of it.
         """
         state, operations = self._state, self.operations
         history = History(number, state.term if state.is_known else 0, operations.newest)
