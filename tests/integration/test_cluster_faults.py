@@ -85,12 +85,12 @@ def test_a_disk_costs_the_leadership(tmp_path: Path, etcd: EtcdProcess, stalling
 
 def test_publishers_are_told_to_wait(cluster: Cluster) -> None:
     """Without enough nodes in sync, the leader blocks publishers, and says why."""
-    connection = cluster.connect()
+    leader = cluster.leader()
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", cluster.ports[leader]))
     reasons: list[str] = []
     unblocked = threading.Event()
     connection.add_on_connection_blocked_callback(lambda _, method: reasons.append(method.method.reason))
     connection.add_on_connection_unblocked_callback(lambda *_: unblocked.set())
-    leader = cluster.leader()
     others = [cluster.nodes[name] for name in NODES if name != leader]
     for other in others:
         other.kill()

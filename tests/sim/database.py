@@ -11,11 +11,11 @@ waits for it, and what happens when it fails.
 import errno
 import random
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, final
 
-from flintmq.storage.definitions.database import LOG_SUFFIX, DefinitionDatabase
+from flintmq.storage.definitions.database import LOG_SUFFIX, DefinitionDatabase, Statement
 from tests.sim.disk import PowerLoss, SimulatedDisk
 
 
@@ -74,17 +74,30 @@ class DatabaseFile:
                 sqlite3.Connection.execute(self._connection, "COMMIT")
             raise
 
-    def open(self, path: Path) -> DefinitionDatabase:
+    def open(self, path: Path, told: Callable[[Sequence[Statement]], None] | None = None) -> DefinitionDatabase:
         """As it is found at a start: a transaction that was open is not there."""
+        self._roll_back()
+        return DefinitionDatabase(path, lambda _: self._connection, told=told)
+
+    def _roll_back(self) -> None:
         if self._connection.in_transaction:
             sqlite3.Connection.execute(self._connection, "ROLLBACK")
-        return DefinitionDatabase(path, lambda _: self._connection)
+
+    def copy(self) -> bytes:
+        """What others may read, while a transaction may be open."""
+        connection = self._connection
+        return connection.before if connection.in_transaction else connection.serialize()
+
+    def replace(self, content: bytes) -> None:
+        """Have this content, durably."""
+        self._roll_back()
+        self._connection.deserialize(content)
+        self._doubtful = b""
 
     def lose_power(self) -> None:
         """To be called when the disk has lost its own."""
         if self._doubtful and self._disk.content(self._log) != self._doubtful:
-            if self._connection.in_transaction:
-                sqlite3.Connection.execute(self._connection, "ROLLBACK")
+            self._roll_back()
             self._connection.deserialize(self._without)
         if self._doubtful:
             self._disk.forget(self._log)

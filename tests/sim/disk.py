@@ -11,6 +11,7 @@ import hashlib
 import os
 import random
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Final, final
 
@@ -185,6 +186,10 @@ class SimulatedDisk(Disk):
         inode = self._seen.get(str(path))
         return b"" if inode is None else bytes(inode.seen)
 
+    def files(self) -> list[str]:
+        """The paths of all files that readers see, sorted."""
+        return sorted(self._seen)
+
     def flip_bit(self) -> str:
         """Spoil one bit of what is on the disk; returns the name of the file, empty where there is none."""
         files = [path for path, inode in sorted(self._durable.items()) if inode.durable]
@@ -209,6 +214,12 @@ class SimulatedDisk(Disk):
 
     def random_part(self, size: int) -> int:
         return self._random.randrange(size + 1)
+
+    def copy(self, seed: int) -> "SimulatedDisk":
+        """Another disk with the same content, on which nothing fails."""
+        other = SimulatedDisk(seed)
+        other._seen, other._durable, other._changes = deepcopy((self._seen, self._durable, self._changes))
+        return other
 
     def image(self) -> str:
         """A hash of all that is on the disk."""

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 @final
-class _Timer:
+class Timer:
     """As much of asyncio's handles as anybody asks for, at a fifth of their cost."""
 
     __slots__ = ("args", "callback", "is_cancelled")
@@ -24,15 +24,14 @@ class _Timer:
         self.is_cancelled = True
 
 
-@final
 class VirtualLoop(asyncio.BaseEventLoop):
     """What one callback raises ends `run`: in a simulation nothing may go wrong unnoticed."""
 
     def __init__(self, now: float) -> None:
         super().__init__()
         self._now = now
-        self._due: deque[_Timer] = deque()
-        self._timers: list[tuple[float, int, _Timer]] = []
+        self._due: deque[Timer] = deque()
+        self._timers: list[tuple[float, int, Timer]] = []
         self._count = 0
         self._faults: list[BaseException] = []
 
@@ -75,7 +74,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task.result()
 
     def call_soon(self, callback: Callable[..., Any], *args: object, context: object = None) -> asyncio.Handle:
-        handle = _Timer(callback, args)
+        handle = Timer(callback, args)
         self._due.append(handle)
         return cast(asyncio.Handle, handle)
 
@@ -92,7 +91,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_at(
         self, when: float, callback: Callable[..., Any], *args: object, context: object = None
     ) -> asyncio.TimerHandle:
-        handle = _Timer(callback, args)
+        handle = Timer(callback, args)
         self._count += 1
         heappush(self._timers, (when, self._count, handle))
         return cast(asyncio.TimerHandle, handle)

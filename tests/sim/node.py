@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, final
 
@@ -19,8 +20,11 @@ from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.protocol.amqp10.connection import Tuning as Tuning10
 from flintmq.protocol.sasl.scram import Keys
 from flintmq.server.amqp import AmqpServer
+from flintmq.server.leadership import Leadership
 from flintmq.storage.group_commit import GroupCommit, Rounds
 from flintmq.storage.node import NodeStorage
+from flintmq.storage.replication.disk import logs_transactions
+from flintmq.storage.replication.log import OperationLog
 from tests.sim.baton import Baton
 from tests.sim.database import DatabaseFile
 from tests.sim.disk import SimulatedDisk
@@ -79,7 +83,10 @@ class _OpenDoor:
 
 @final
 class Node:
-    """Raises StorageError when it cannot start, PowerLoss when the power fails meanwhile."""
+    """Raises StorageError when it cannot start, PowerLoss when the power fails meanwhile.
+
+    With a `log` and `leadership`, it leads a cluster: its changes are logged there.
+    """
 
     def __init__(
         self,
@@ -90,6 +97,8 @@ class Node:
         baton: Baton,
         segment_bytes: int,
         frame_bytes: int,
+        log: OperationLog | None = None,
+        leadership: Leadership | None = None,
     ) -> None:
         self.loop = loop
         # The largest of AMQP 1.0.
@@ -101,6 +110,7 @@ class Node:
         self._ports = 0
         self._commits: list[SimulatedCommit] = []
         self._server: AmqpServer | None = None
+        self._leadership = leadership
         self._worked = 0.0
         # Apart from `chance`, so that a run of ticks draws nothing from it.
         self._pace = random.Random(segment_bytes + frame_bytes)
@@ -110,11 +120,12 @@ class Node:
             self._notify,
             disk,
             segment_bytes,
-            database.open,
+            database.open if log is None else partial(database.open, told=logs_transactions(log)),
             self._make_commit,
             reserve_bytes=chance.choice((0, 3_000)),
             pages_memory_max=chance.choice((0, 3_000, 1_000_000)),
             spill_runner=lambda: SimulatedSpill(loop, chance),
+            log=log,
         )
         try:
             self.broker = Broker(self.storage, chance.getrandbits(32))
@@ -157,6 +168,8 @@ class Node:
     def _on_durable(self) -> None:
         if self._server is not None:
             self._server.on_storage_progress()
+        if self._leadership is not None and self.storage.failure:
+            self._leadership.failed(self.storage.failure)
 
     def serve(self) -> None:
         """Take connections. To be called within the loop."""
@@ -173,6 +186,8 @@ class Node:
             properties_10=properties_10,
             stopwatch=self._stopwatch,
         )
+        if self._leadership is not None:
+            self._server.watch(self._leadership.shortage, lambda: self.storage.full)
         # What the start itself has settled, and the definitions of a new node.
         self._server.schedule.request()
 
@@ -184,13 +199,15 @@ class Node:
         self.links.append(link)
         return link
 
-    async def stop(self) -> None:
+    async def stop(self, patience_seconds: float = 2.0, drain_seconds: float = 0.0) -> None:
         """As SIGTERM does it."""
-        server = self._server
-        assert server is not None
         self.is_stopping = True
-        await server.close(2.0)
-        self.broker.note_undelivered()
+        server = self._server
+        if server is not None:
+            if drain_seconds:
+                await server.drain(drain_seconds)
+            await server.close(patience_seconds)
+            self.broker.note_undelivered()
         self.storage.close()
 
     def kill(self) -> None:

@@ -20,12 +20,16 @@ class SimulatedCommit(GroupCommit):
         # How long (seconds) a round waits to begin, at most, and how likely a call to the disk takes a while.
         self.delay = 0.002
         self.pauses = 0.1
+        # How likely a round runs in one go: most of what can be seen is seen like this, at a tenth of the cost.
+        self.in_one_go = 0.7
         self._loop = loop
         self._random = chance
         self._inbox: list[Batch] = []
         self._is_due = False
         self._baton = baton
         self._is_over = False
+        # How long the present pause is to be; 0 leaves it to chance.
+        self._pause_seconds = 0.0
 
     def submit(self, batch: Batch) -> None:
         self.submitted = batch.number
@@ -51,8 +55,7 @@ class SimulatedCommit(GroupCommit):
     def _begin_round(self) -> None:
         if self._is_over or not self._baton.is_idle:
             return
-        if self._random.random() < 0.7:
-            # In one go: most of what can be seen is seen like this, at a tenth of the cost.
+        if self._random.random() < self.in_one_go:
             self._run_round(False)
             self._ended()
         else:
@@ -75,7 +78,7 @@ class SimulatedCommit(GroupCommit):
         if self._baton.is_idle:
             self._ended()
         else:
-            self._loop.call_later(self._random.random() * self.delay, self._go_on)
+            self._loop.call_later(self._pause_seconds or self._random.random() * self.delay, self._go_on)
 
     def _ended(self) -> None:
         if self._is_over:
@@ -92,10 +95,17 @@ class SimulatedCommit(GroupCommit):
         """For a sync that waits for company: a batch that comes before does not have to wait for this."""
         self._loop.call_later(seconds, self._wake, 0.0)
 
-    def pause(self) -> None:
-        """A call to the disk is about to be made: perhaps it takes a while."""
-        if not self._baton.is_idle and self._baton.is_here and self._random.random() < self.pauses:
+    @property
+    def is_here(self) -> bool:
+        """Whether who asks is in a round that may pause."""
+        return not self._baton.is_idle and self._baton.is_here
+
+    def pause(self, seconds: float = 0.0) -> None:
+        """A call to the disk is about to be made: it takes so long, or perhaps a while."""
+        if self.is_here and (seconds or self._random.random() < self.pauses):
+            self._pause_seconds = seconds
             self._baton.stop()
+            self._pause_seconds = 0.0
 
     def close(self) -> None:
         while not self._baton.is_idle:

@@ -158,6 +158,11 @@ class Followers:
         with self._lock:
             return frozenset(node for node, link in self._links.items() if link.has_caught_up)
 
+    def copying(self) -> frozenset[str]:
+        """The followers that copy files, or wait for that."""
+        with self._lock:
+            return frozenset(node for node, link in self._links.items() if link.is_copying)
+
     def wake(self) -> None:
         """Have new operations sent. For `on_append` of the log."""
         for link in list(self._links.values()):
@@ -175,6 +180,7 @@ class Followers:
 class _FollowerLink:
     def __init__(self, followers: Followers, hello: Hello, link: Link) -> None:
         self.has_caught_up = False
+        self.is_copying = False
         self._followers = followers
         self._hello = hello
         self._link = link
@@ -191,6 +197,8 @@ class _FollowerLink:
         self._whole_at = log.hold(hello.node)
         must_copy = not history.has(hello.term, number) or log.after(number, 1) is None
         if must_copy:
+            self.is_copying = True
+            self._followers.changed()
             self._wait_until_out_of_sync()
         directory = self._followers.directory
         link.send(wire.WELCOME, Welcome(wire.PROTOCOL, self._followers.node, history.term, self._whole_at, must_copy))
@@ -235,6 +243,7 @@ class _FollowerLink:
         self._log.acknowledge(self._followers.history.term, self._hello.node, number)
         if not self.has_caught_up and number >= self._whole_at:
             self.has_caught_up = True
+            self.is_copying = False
             self._log.release(self._hello.node)
             self._followers.changed()
 

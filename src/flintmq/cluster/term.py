@@ -165,6 +165,10 @@ class Term(Leadership):
             wanted = (self._in_sync - {self._replaced}) | there
             if self._loop.time() - began > GRACE_SECONDS:
                 wanted = there
+            if len(wanted) < self._min_in_sync:
+                # Nothing is confirmed then, so those that were lost have everything still. They stay, because they must
+                # be able to lead if it is this node that is cut off from them.
+                wanted = (self._in_sync | there) - self._followers.copying()
             try:
                 if wanted != self._in_sync or self._uncertain:
                     await self._change(wanted)
@@ -244,15 +248,21 @@ class Term(Leadership):
         if self._ended.is_set():
             raise NotLeading(f"this node does not lead any more: {self.reason}")
 
+    def _in_sync_now(self) -> frozenset[str]:
+        """The nodes in sync that are there."""
+        return self._in_sync & (self._followers.caught_up() | {self.node})
+
     def shortage(self) -> str:
-        if len(self._in_sync) < self._min_in_sync:
-            return f"{len(self._in_sync)} of {self._min_in_sync} nodes in sync"
+        count = len(self._in_sync_now())
+        if count < self._min_in_sync:
+            return f"{count} of {self._min_in_sync} nodes in sync"
         if self._operations.is_long:
             return "a node has to catch up"
         return ""
 
     def status(self) -> ClusterStatus:
         view = self._view
+        in_sync = self._in_sync_now()
         nodes = [
             ClusterNode(
                 member.id,
@@ -260,7 +270,7 @@ class Term(Leadership):
                 member.version,
                 member.id == self.node or member.id in view.alive,
                 member.id == self.node,
-                member.id in self._in_sync,
+                member.id in in_sync,
                 *self._behind(member.id),
             )
             for member in view.members.values()

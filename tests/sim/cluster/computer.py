@@ -1,0 +1,311 @@
+"""A computer of the simulated cluster: its disk outlives its processes, of which one at a time takes part."""
+
+import asyncio
+import errno
+import os
+import random
+from collections.abc import Callable
+from typing import Any, Final, final
+
+from flintmq.app.node import DRAIN_SECONDS
+from flintmq.base.errors import StorageError
+from flintmq.base.limits import FRAME_MAX_BYTES
+from flintmq.cluster.coordinator import CoordinatorError
+from flintmq.cluster.membership import Membership
+from flintmq.cluster.ports import Directory
+from flintmq.cluster.term import NotLeading, Term
+from flintmq.storage.definitions.database import DefinitionDatabase
+from flintmq.storage.replication.disk import is_replicated
+from tests.sim.baton import Baton
+from tests.sim.cluster.coordinator import Service, SimulatedCoordinator
+from tests.sim.cluster.machine import Network, SimulatedMachine
+from tests.sim.cluster.process import Process, World
+from tests.sim.database import DatabaseFile
+from tests.sim.disk import PowerLoss, SimulatedDisk
+from tests.sim.node import DATA, Node
+
+CLUSTER: Final = "c"
+_DEFINITIONS: Final = DATA / "definitions.sqlite"
+# The calls that a full disk refuses.
+_NEEDS_ROOM: Final = frozenset({"write", "write-through", "create", "rename", "truncate", "sync", "commit"})
+# How likely a call to the disk takes a while, and how long (seconds) at most.
+_PAUSE_CHANCE: Final = 0.05
+_PAUSE_SECONDS: Final = 0.003
+# As in `flintmq.app.clustered`.
+_PATIENCE_SECONDS: Final = 0.1
+_RETRY_SECONDS: Final = 1.0
+
+
+@final
+class SimulatedDirectory(Directory):
+    def __init__(self, disk: SimulatedDisk, database: DatabaseFile) -> None:
+        super().__init__(disk, DATA)
+        self._files = disk
+        self._database = database
+
+    def names(self) -> list[str]:
+        start = f"{DATA}/"
+        return [path[len(start) :] for path in self._files.files() if is_replicated(path[len(start) :])]
+
+    def open_definitions(self) -> DefinitionDatabase:
+        return self._database.open(_DEFINITIONS)
+
+    def copy_definitions(self) -> bytes:
+        self._files.call("read", _DEFINITIONS)
+        return self._database.copy()
+
+    def put_definitions(self, data: memoryview) -> None:
+        self._files.call("write", _DEFINITIONS)
+        self._database.replace(bytes(data))
+        self._files.call("sync", _DEFINITIONS)
+
+
+@final
+class Computer:
+    """`leads` is called with a node that recovered in a term, and is asked before clients may connect."""
+
+    def __init__(
+        self, name: str, network: Network, service: Service, min_in_sync: int, segment_bytes: int, seed: int
+    ) -> None:
+        self.name = name
+        self.is_up = False
+        self.process: Process | None = None
+        # The broker while this node leads and serves.
+        self.serving: Node | None = None
+        self.node: Node | None = None
+        self.begins: Callable[[Computer, Node, int], None] = lambda *_: None
+        self.served: Callable[[Computer, Node, int], None] = lambda *_: None
+        self.ended: Callable[[Computer, BaseException | None], None] = lambda *_: None
+        # Told of a node that is gone, and whether its kernel is, too.
+        self.lost: Callable[[Node, bool], None] = lambda *_: None
+        # What its disk is to do: end the power at this call, fail with this error, or take so long (seconds).
+        self.fuse = -1
+        self.error = 0
+        self.stalled_until = 0.0
+        # Whether the disk has failed since the process started.
+        self.has_failed = False
+        self._network = network
+        self._world: World = network.world
+        self._service = service
+        self._min_in_sync = min_in_sync
+        self.segment_bytes = segment_bytes
+        # Called when the power has failed in a call to the disk.
+        self.when_off: Callable[[], None] = lambda: None
+        self._chance = random.Random(seed)
+        self.disk = SimulatedDisk(seed)
+        self.database = DatabaseFile(self._chance, self.disk, _DEFINITIONS)
+        self.disk.trouble = self._trouble
+        self.database.trouble = self._trouble
+        self._stop: asyncio.Event | None = None
+        self._baton = Baton()
+
+    def __repr__(self) -> str:
+        return self.name
+
+    # -- the disk -----------------------------------------------------------------------------------------------
+
+    def _trouble(self, what: str, name: str) -> None:
+        if self.disk.is_off:
+            raise PowerLoss
+        if self.fuse >= 0 and not (self.error == errno.ENOSPC and what not in _NEEDS_ROOM):
+            self.fuse -= 1
+            if self.fuse < 0:
+                if self.error:
+                    self._world.say("the disk of", self, "fails", what, name, errno.errorcode[self.error])
+                    self.has_failed = True
+                    if self._chance.random() < 0.5:
+                        # It stays broken.
+                        self.fuse = 0
+                    raise OSError(self.error, os.strerror(self.error), name)
+                self._world.say("the power of", self, "fails in", what, name)
+                self._die()
+                self._world.loop.call_soon(self._power_failed)
+                raise PowerLoss
+        thread = self._world.running
+        stall = self.stalled_until - self._world.now
+        if thread is not None:
+            if stall > 0:
+                thread.sleep(stall)
+            elif self._chance.random() < _PAUSE_CHANCE:
+                thread.sleep(self._chance.random() * _PAUSE_SECONDS)
+        elif self.node is not None and self.node.commit.is_here:
+            self.node.commit.pause(max(stall, 0.0))
+        elif stall > 0 and self.process is not None:
+            # The event loop waits for the disk.
+            self.process.stand_still(stall)
+
+    def _power_failed(self) -> None:
+        self.lose_power()
+        self.when_off()
+
+    def repair(self) -> None:
+        """The disk is in order again, and has room."""
+        self.fuse, self.error, self.stalled_until = -1, 0, 0.0
+        self.disk.capacity = None
+
+    def _die(self) -> None:
+        """From now on nothing that the process does has an effect."""
+        self.disk.is_off = True
+        if self.process is not None:
+            self.process.is_dead = True
+
+    # -- processes ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start a process, unless there is one."""
+        if self.process is not None:
+            return
+        self.is_up = True
+        self.disk.is_off = False
+        self.has_failed = False
+        self._world.say(self, "starts")
+        self._network.powered.add(self.name)
+        process = Process(self._world, self.name, self._chance.getrandbits(32))
+        self.process = process
+        machine = SimulatedMachine(self._network, process)
+        process.loop.call_soon(self._begin, process, machine)
+
+    def _begin(self, process: Process, machine: SimulatedMachine) -> None:
+        main = process.loop.create_task(self._serve(process, machine))
+        main.add_done_callback(lambda _: self._world.loop.call_soon(self._over, process, main))
+
+    def _over(self, process: Process, main: "asyncio.Task[None]") -> None:
+        if process is self.process and not process.is_dead:
+            fault = main.exception()
+            self._world.say(self, "has ended by itself:", repr(fault))
+            self.kill()
+            self.ended(self, fault)
+
+    def kill(self) -> None:
+        """The process ends without a word; its kernel closes its connections."""
+        process = self.process
+        if process is None:
+            return
+        self._world.say(self, "is killed")
+        links = [link for link in self._network.links if link.process is process]
+        self._bury(process, False)
+        for link in links:
+            link.ended()
+
+    def _bury(self, process: Process, is_off: bool) -> None:
+        self._die()
+        process.bury()
+        self._baton.kill()
+        if self.node is not None:
+            self.node.kill()
+            self.lost(self.node, is_off)
+        self.node = self.serving = self._stop = None
+        self.process = None
+        self._network.listening.pop(self.name, None)
+
+    def lose_power(self) -> None:
+        """What was not synced may be lost, and nobody is told."""
+        self._world.say(self, "has no power")
+        if self.process is not None:
+            self._bury(self.process, True)
+        self.is_up = False
+        self._network.powered.discard(self.name)
+        self.disk.lose_power()
+        self.database.lose_power()
+        self.disk.is_off = True
+        self.fuse, self.error, self.stalled_until = -1, 0, 0.0
+
+    def close(self) -> None:
+        """The simulation ends."""
+        if self.process is not None:
+            self._bury(self.process, True)
+        self._baton.end()
+        self.database.discard()
+
+    def stop(self) -> None:
+        """Ask the process to end, as SIGTERM does."""
+        if self._stop is not None and self.process is not None:
+            self._world.say(self, "is stopped")
+            self.process.loop.call_soon(self._stop.set)
+
+    # -- what a process does ------------------------------------------------------------------------------------
+
+    async def _serve(self, process: Process, machine: SimulatedMachine) -> None:
+        """As `flintmq.app.clustered` does it."""
+        self._stop = stopped = asyncio.Event()
+        membership = Membership(
+            SimulatedCoordinator(self._service, process),
+            machine,
+            SimulatedDirectory(self.disk, self.database),
+            CLUSTER,
+            self.name,
+            machine.address,
+            self._min_in_sync,
+        )
+        stop = process.loop.create_task(_wait(stopped))
+        try:
+            if not await _first(process.loop.create_task(membership.start()), stop):
+                return
+            while not stop.done():
+                elected = process.loop.create_task(membership.until_elected())
+                if await _first(elected, stop):
+                    await self._lead(elected.result(), process, membership, stop)
+        finally:
+            await membership.close()
+
+    async def _lead(self, number: int, process: Process, membership: Membership, stop: "asyncio.Task[None]") -> None:
+        try:
+            term = await membership.lead(number)
+        except (CoordinatorError, StorageError, OSError) as error:
+            self._world.say(self, "cannot lead:", error)
+            await asyncio.sleep(_RETRY_SECONDS)
+            return
+        stopping = process.loop.create_task(_end_with(term, stop))
+        node: Node | None = None
+        try:
+            node = Node(
+                self.disk,
+                self.database,
+                process.loop,
+                process.chance,
+                self._baton,
+                self.segment_bytes,
+                FRAME_MAX_BYTES,
+                membership.operations,
+                term,
+            )
+            self.node = node
+            node.storage.commit()
+            self.begins(self, node, number)
+            await term.recovered()
+            self.served(self, node, number)
+            node.serve()
+            self.serving = node
+            await term.until_end()
+        except NotLeading as error:
+            self._world.say(self, "does not serve:", error)
+        finally:
+            stopping.cancel()
+            self.serving = None
+            self._world.say(self, "leads no longer:", term.reason)
+            if node is not None:
+                await node.stop(_PATIENCE_SECONDS, DRAIN_SECONDS if term.is_handed_over else 0.0)
+            await membership.resign(term)
+            self.node = None
+            if term.reason == "internal error":
+                raise AssertionError(term.reason)
+
+
+async def _first(work: "asyncio.Task[Any]", stop: "asyncio.Task[None]") -> bool:
+    """Wait for work, unless it is time to stop. Returns whether it was done."""
+    await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+    if work.done():
+        work.result()
+        return True
+    work.cancel()
+    await asyncio.wait([work])
+    return False
+
+
+async def _end_with(term: Term, stop: "asyncio.Task[None]") -> None:
+    await asyncio.wait([stop])
+    term.end("shutdown", is_handed_over=True)
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
