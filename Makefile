@@ -7,6 +7,8 @@ FIRST   ?= 0
 ROUNDS  ?= 10
 # Enough for 10,000 power losses.
 SIMS    := 460
+# Simulated clusters, a minute on two processors.
+CLUSTERS := 100
 VENV    := .venv
 BIN     := $(VENV)/bin
 SOURCES := $(shell find src -name '*.py' -o -path '*/management/ui/*' -type f) pyproject.toml setup.py README.md LICENSE
@@ -27,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help run check test prove prerequisites-of-tests prerequisites-of-demo prerequisites-of-cluster docs security conformance mutations fuzz crash crash-long spark-long
-.PHONY: faults bitflips audit sim sim-long demo cluster-demo cluster-campaign interop bench bench-fair bench-routing bench-depth bench-cluster bench-listing bench-recovery bench-spark lint format client methods clean
+.PHONY: faults bitflips audit sim sim-long sim-cluster sim-cluster-long demo cluster-demo cluster-campaign interop bench bench-fair bench-routing bench-depth bench-cluster bench-listing bench-recovery bench-spark lint format client methods clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -56,6 +58,7 @@ help:
 	@echo 'make audit        a broker under strace: every confirm is sent after the sync that covers it'
 	@echo 'make sim          a simulated node that loses its power, SEEDS times about 22 (SEEDS=10000 FIRST=0)'
 	@echo 'make sim-long     100,000 of them'
+	@echo 'make sim-cluster  simulated clusters of three and five nodes, SEEDS of them (SEEDS=10000 FIRST=0)'
 	@echo 'make security     10,000 half-open and dripping connections, 100 wrong passwords a second: what they cost clients'
 	@echo 'make lint         style, types, and who imports whom'
 	@echo 'make format       format the code, and mend what can be mended'
@@ -82,6 +85,8 @@ test: prerequisites-of-tests lint docs $(VENV)/.development $(VENV)/.node $(VENV
 	@$(INTERPRETED) $(BOTH_BUILDS)
 	@echo '==> 10,000 power losses, simulated'
 	@$(BIN)/python -m tests.sim --seeds $(SIMS)
+	@echo '==> Clusters, simulated'
+	@$(BIN)/python -m tests.sim.cluster --seeds $(CLUSTERS)
 
 # One after the other, whatever -j says: each takes all processors, or measures.
 prove: $(VENV)/.development $(VENV)/.spark
@@ -93,7 +98,7 @@ prove: $(VENV)/.development $(VENV)/.spark
 	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest $(SIDE_BY_SIDE) --over-sockets $(CONFORM)
 	@echo '==> Tests that take minutes'
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m long
-	@for campaign in conformance mutations fuzz crash-long faults bitflips audit sim-long security spark-long; do \
+	@for campaign in conformance mutations fuzz crash-long faults bitflips audit sim-long sim-cluster-long security spark-long; do \
 		echo "==> $$campaign" && $(MAKE) --no-print-directory $$campaign || exit; \
 	done
 
@@ -141,6 +146,13 @@ sim: $(VENV)/.development
 
 sim-long: $(VENV)/.development
 	@$(BIN)/python -m tests.sim --seeds 4600 --first 10000
+
+sim-cluster: SEEDS := $(CLUSTERS)
+sim-cluster: $(VENV)/.development
+	@$(BIN)/python -m tests.sim.cluster --seeds $(SEEDS) --first $(FIRST)
+
+sim-cluster-long: $(VENV)/.development
+	@$(BIN)/python -m tests.sim.cluster --seeds 10000 --first 10000
 
 conformance: $(VENV)/.development
 	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest --write-conformance --ignore-glob "*/test_document.py" $(CONFORM)

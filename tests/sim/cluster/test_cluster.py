@@ -21,7 +21,7 @@ _WAYS: tuple[Callable[[sabotage.Patch], None], ...] = (
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_promised_holds_whatever_happens(seed: int) -> None:
-    """A cluster keeps its promises through kills, power losses, partitions and faults of disks, and recovers from them."""
+    """A cluster keeps its promises through kills, power losses, partitions and faults of disks."""
     run = Run(seed)
     run.complete()
     assert run.figures.confirmed > 0

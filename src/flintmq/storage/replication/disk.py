@@ -24,8 +24,8 @@ def is_replicated(path: str) -> bool:
     return first not in _OWN and not first.startswith((DEFINITIONS, "."))
 
 
-def logs_statements(log: OperationLog) -> Callable[[Path], DefinitionDatabase]:
-    """Open definitions whose transactions followers make as well."""
+def logs_transactions(log: OperationLog) -> Callable[[Sequence[Statement]], None]:
+    """What the definitions are to tell of their transactions, so that followers make them as well."""
 
     def told(statements: Sequence[Statement]) -> None:
         if log.is_idle:
@@ -33,7 +33,12 @@ def logs_statements(log: OperationLog) -> Callable[[Path], DefinitionDatabase]:
             return
         log.append(operation.encode(operation.APPLY, "", 0, [msgpack.encode(statements)]))
 
-    return partial(DefinitionDatabase, told=told)
+    return told
+
+
+def logs_statements(log: OperationLog) -> Callable[[Path], DefinitionDatabase]:
+    """Open definitions whose transactions followers make as well."""
+    return partial(DefinitionDatabase, told=logs_transactions(log))
 
 
 @final
