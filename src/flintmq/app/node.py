@@ -304,6 +304,7 @@ class Node:
                 log.info("stopping", connections=len(self._server.connections))
                 for each in self._acceptors:
                     each.close()
+                    await each.settle()
                 if self._io_workers is not None:
                     self._io_workers.accept_no_more()
                 if drain_seconds:

@@ -61,13 +61,19 @@ class Acceptor:
             self._await(each)
 
     def close(self) -> None:
-        """Accept no more connections."""
+        """Accept no more connections. `settle` waits for those that were accepted just now."""
         for each in self._sockets:
             self._loop.remove_reader(each.fileno())
             each.close()
         self._sockets = []
-        for task in self._welcomed:
-            task.cancel()
+
+    async def settle(self) -> None:
+        """Return when all accepted connections have their protocol.
+
+        They must not be cancelled: uvloop would close the socket of a protocol that is never told of it.
+        """
+        while self._welcomed:
+            await asyncio.wait(self._welcomed)
 
     def _await(self, listening: socket.socket) -> None:
         # The socket may have been closed meanwhile.
@@ -108,6 +114,9 @@ class Acceptor:
                 self._await(each)
 
     async def _welcome(self, connection: socket.socket) -> None:
+        if not self._sockets:
+            connection.close()
+            return
         try:
             await self._loop.connect_accepted_socket(self._protocol, connection)
         except OSError as error:

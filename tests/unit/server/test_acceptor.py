@@ -27,6 +27,10 @@ class Guest(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
+        self.has_left = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.has_left = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -139,7 +143,7 @@ def test_room(new_loop: Callable[[], asyncio.AbstractEventLoop], came: list[Gues
 
 @pytest.mark.parametrize("new_loop", LOOPS)
 def test_nobody_comes_in_any_more(new_loop: Callable[[], asyncio.AbstractEventLoop], came: list[Guest]) -> None:
-    """Once it is closed, the port is free, and whoever was being let in is not."""
+    """Once it is closed, the port is free, and whoever was being let in is let in, or disconnected."""
 
     async def close() -> None:
         listener = Acceptor(Guest)
@@ -148,10 +152,13 @@ def test_nobody_comes_in_any_more(new_loop: Callable[[], asyncio.AbstractEventLo
         with socket.create_connection(("127.0.0.1", port)) as client:
             await until(lambda: bool(listener._welcomed))
             listener.close()
-            await asyncio.sleep(0.02)
+            await listener.settle()
+            for guest in came:
+                assert guest.transport is not None
+                guest.transport.close()
             client.settimeout(60)
             assert await asyncio.to_thread(client.recv, 1) == b""
-        assert not came
+        await until(lambda: all(guest.has_left for guest in came))
         again = Acceptor(Guest)
         assert await listen(again, "127.0.0.1", port) == port
         with pytest.raises(OSError, match="in use"):
@@ -159,6 +166,36 @@ def test_nobody_comes_in_any_more(new_loop: Callable[[], asyncio.AbstractEventLo
         again.close()
 
     run(new_loop, close())
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_everybody_who_came_in_leaves(new_loop: Callable[[], asyncio.AbstractEventLoop], came: list[Guest]) -> None:
+    """Whenever the acceptor is closed, each protocol that was told of a connection is told of its end, too."""
+
+    async def close(turns: int) -> None:
+        came.clear()
+        listener = Acceptor(Guest)
+        port = await listen(listener, "127.0.0.1", 0)
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(CROWD)]
+        await until(lambda: bool(listener._welcomed))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        listener.close()
+        await listener.settle()
+        for guest in came:
+            assert guest.transport is not None
+            guest.transport.abort()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert all(guest.has_left for guest in came)
+        for client in clients:
+            client.close()
+
+    async def close_at_any_time() -> None:
+        for turns in range(10):
+            await close(turns)
+
+    run(new_loop, close_at_any_time())
 
 
 def test_no_more_files(monkeypatch: pytest.MonkeyPatch, came: list[Guest]) -> None:
