@@ -29,6 +29,8 @@ ALIVE_SECONDS: Final = 0.4
 ALIVE_CHUNKS: Final = 64
 # A follower that has to copy waits so many times ALIVE_SECONDS until it is known to be out of sync.
 _OUT_OF_SYNC_LOOKS: Final = 3
+# How often it is looked whether the disk has made an operation.
+_MAKING_SECONDS: Final = 0.02
 
 
 def digest(chunk: bytes) -> bytes:
@@ -200,6 +202,10 @@ class _FollowerLink:
             self.is_copying = True
             self._followers.changed()
             self._wait_until_out_of_sync()
+            # What is logged and not made yet would be neither in the copy nor among the operations behind it.
+            while not log.has_made(self._whole_at):
+                self._woken.clear()
+                self._woken.wait(_MAKING_SECONDS)
         directory = self._followers.directory
         link.send(wire.WELCOME, Welcome(wire.PROTOCOL, self._followers.node, history.term, self._whole_at, must_copy))
         while True:

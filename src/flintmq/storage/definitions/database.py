@@ -100,7 +100,7 @@ class DefinitionDatabase:
     """The SQLite file. It is opened and read at start-up, and then used by the sync thread only.
 
     `synchronous` is SQLite's pragma; OFF is for data that may be lost. `told` is called with the statements of each
-    transaction before it is committed. `is_blank` says that the file was missing or empty. The first call that needs
+    transaction when it is committed. `is_blank` says that the file was missing or empty. The first call that needs
     the tables creates them, so that the caller can first check whether other data exists, and refuse.
     """
 
@@ -267,14 +267,14 @@ class DefinitionDatabase:
             run("BEGIN IMMEDIATE")
             for sql, parameters in statements:
                 run(sql, parameters)
-            if self._told is not None:
-                self._told(statements)
             run("COMMIT")
         except sqlite3.Error:
             # After some errors, SQLite has rolled back already.
             if self._connection.in_transaction:
                 run("ROLLBACK")
             raise
+        if self._told is not None:
+            self._told(statements)
 
     def close_as_single_file(self) -> None:
         """Close the database as a single file without a write-ahead log. Raises StorageError if that fails."""

@@ -56,16 +56,21 @@ class ReplicatedDisk(Disk):
 
     def log(self, kind: int, path: Path, number: int = 0, data: Sequence[bytes | memoryview] = ()) -> None:
         """Log a change, unless only this node has the file."""
-        self.log_named(kind, self.name(path), number, data)
+        self.log_named(kind, self.name(path), number, data, True)
 
-    def log_named(self, kind: int, name: str, number: int, data: Sequence[bytes | memoryview]) -> None:
-        """Log a change of the file with a `name`, which is empty if only this node has it."""
+    def log_named(self, kind: int, name: str, number: int, data: Sequence[bytes | memoryview], is_made: bool) -> None:
+        """Log a change of the file with a `name`, which is empty if only this node has it. Call `made` when one that is
+        not made yet is.
+        """
         if not name:
             return
         if self._log.is_idle:
-            self._log.skip()
+            self._log.skip(is_made)
         else:
-            self._log.append(operation.encode(kind, name, number, data))
+            self._log.append(operation.encode(kind, name, number, data), is_made)
+
+    def made(self) -> None:
+        self._log.made()
 
     def name(self, path: Path) -> str:
         """The path within the directory; empty if followers do not have it."""
@@ -131,19 +136,25 @@ class _ReplicatedFile(DiskFile):
         self._named = self.path
         self._name = disk.name(self.path)
 
-    def _log(self, kind: int, number: int, data: Sequence[bytes | memoryview]) -> None:
+    def _log(self, kind: int, number: int, data: Sequence[bytes | memoryview], is_made: bool = False) -> None:
         if self.path is not self._named:
             self._named = self.path
             self._name = self._disk.name(self.path)
-        self._disk.log_named(kind, self._name, number, data)
+        self._disk.log_named(kind, self._name, number, data, is_made)
 
     def write_at(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
         self._log(operation.WRITE, position, parts)
-        self._file.write_at(position, parts)
+        try:
+            self._file.write_at(position, parts)
+        finally:
+            self._disk.made()
 
     def write_through(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
         self._log(operation.WRITE_THROUGH, position, parts)
-        self._file.write_through(position, parts)
+        try:
+            self._file.write_through(position, parts)
+        finally:
+            self._disk.made()
 
     def read_at(self, position: int, size: int) -> bytes:
         return self._file.read_at(position, size)
@@ -153,14 +164,17 @@ class _ReplicatedFile(DiskFile):
 
     def truncate(self, size: int) -> None:
         self._log(operation.TRUNCATE, size, ())
-        self._file.truncate(size)
+        try:
+            self._file.truncate(size)
+        finally:
+            self._disk.made()
 
     def allocate(self, size: int) -> None:
         # Followers need not reserve what is undefined.
         self._file.allocate(size)
 
     def sync(self) -> None:
-        self._log(operation.SYNC, 0, ())
+        self._log(operation.SYNC, 0, (), True)
         self._file.sync()
 
     def close(self) -> None:

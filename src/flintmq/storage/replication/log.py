@@ -41,6 +41,8 @@ class OperationLog:
         # Acknowledgements of the present term only: a node may have lost since what it acknowledged in an earlier one.
         self._term = 0
         self._acknowledged: dict[str, int] = {}
+        # The operation that each thread has logged and is about to make.
+        self._unmade: dict[int, int] = {}
         self._required: frozenset[str] = frozenset()
         # What is called when operations up to a number are confirmed, by rising number.
         self._awaited: deque[tuple[int, Callable[[], None]]] = deque()
@@ -50,18 +52,19 @@ class OperationLog:
         """Whether no follower is there, so that operations need only be counted: call `skip`."""
         return self.on_append is None or not (self._held or self._acknowledged or self._required)
 
-    def skip(self) -> None:
+    def skip(self, is_made: bool = True) -> None:
         """Count an operation that no follower will have: whoever comes later copies the files."""
         with self._lock:
             if self._kept:
                 self._clear()
-            self.newest += 1
+            self._count(is_made)
             if not self._required:
                 self._confirm(self.newest)
 
-    def append(self, operation: Buffer) -> None:
+    def append(self, operation: Buffer, is_made: bool = True) -> None:
+        """Log an operation. One that is not made yet is made by this thread, which calls `made` then."""
         with self._lock:
-            self.newest += 1
+            self._count(is_made)
             self._kept.append(operation)
             self._size += len(operation)
             self._forget()
@@ -69,6 +72,16 @@ class OperationLog:
                 self._confirm(self.newest)
             if self.on_append is not None:
                 self.on_append()
+
+    def _count(self, is_made: bool) -> None:
+        self.newest += 1
+        if not is_made:
+            self._unmade[threading.get_ident()] = self.newest
+
+    def made(self) -> None:
+        """The operation that this thread has logged last is made, or never will be."""
+        with self._lock:
+            self._unmade.pop(threading.get_ident(), None)
 
     def begin(self, term: int) -> None:
         """Begin a term of leadership: nobody has acknowledged anything, and nothing is awaited."""
@@ -130,6 +143,11 @@ class OperationLog:
         with self._lock:
             self._held[node] = self.newest + 1
             return self.newest
+
+    def has_made(self, number: int) -> bool:
+        """Whether all operations up to this one are made, so that a copy of the files has them."""
+        with self._lock:
+            return all(unmade > number for unmade in self._unmade.values())
 
     def release(self, node: str) -> None:
         """Stop holding operations for a node."""
