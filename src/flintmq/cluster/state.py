@@ -68,9 +68,10 @@ class NodeState:
             self.seen_term = term
             self.save()
 
-    def spoil(self) -> None:
-        """Note that the disk has failed: what is there is neither whole nor sound. An error of the disk is ignored."""
-        self.is_whole = self.is_sound = False
+    def spoil(self, is_whole: bool = False) -> None:
+        """Note that the disk has failed: what is there is not sound. An error of the disk is ignored."""
+        self.is_sound = False
+        self.is_whole = is_whole
         with suppress(OSError):
             self.save()
 

@@ -119,8 +119,9 @@ class Term(Leadership):
     def failed(self, reason: str) -> None:
         if self._ended.is_set():
             return
-        # What this node has written since is not known: it copies the files of the next leader.
-        self._state.spoil()
+        # What this node has written since is not known: it copies the files of the next leader. If nobody else has what
+        # was confirmed, it is to lead again, and recovers what its disk has.
+        self._state.spoil(is_whole=self._in_sync == {self.node})
         self.end(f"the disk has failed: {reason}")
 
     async def resign(self) -> None:

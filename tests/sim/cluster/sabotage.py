@@ -81,7 +81,7 @@ def skip_syncs_of_names(patch: Patch) -> None:
 
 
 def swap_operations(patch: Patch) -> None:
-    """A follower makes two operations of a message in the wrong order, and then the first one again."""
+    """A follower makes two operations of a message in the wrong order."""
     original = Following._make
 
     def make(self: Following, link: Link, body: memoryview) -> None:

@@ -11,6 +11,8 @@ import flintmq
 from tests.sim.cluster import sabotage
 from tests.sim.cluster.run import Run
 
+# What a killed process was about to wait for.
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 # Those that are found within the first seeds.
 _WAYS: tuple[Callable[[sabotage.Patch], None], ...] = (
     sabotage.confirm_before_followers,
