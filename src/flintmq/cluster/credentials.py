@@ -39,8 +39,7 @@ class Credentials:
         Takes at most so many seconds, and reads at most a TLS handshake, a greeting and a proof. Later calls of the
         stream wait as long.
 
-        Raises Refusal if one of the nodes does not accept the other one, LinkError if the connection ends or the other
-        node is silent.
+        Raises Refusal if one of the nodes does not accept the other one, Silent, and LinkError if the connection ends.
         """
         until = time.monotonic() + seconds
         try:
