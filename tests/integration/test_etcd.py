@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 import trustme
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.cluster.coordinator import CoordinatorError, LeaseLost, Member
+from flintmq.cluster.coordinator import CoordinatorError, LeaseLost, Member, OutcomeUnknown
 from flintmq.cluster.etcd import Etcd
 from flintmq.cluster.tls import etcd_tls
 from tests.etcd import EtcdProcess
@@ -294,6 +295,25 @@ def test_etcd_by_tls(tmp_path: Path) -> None:
                 async with opened(server, "tls", tls=wrong) as coordinator:
                     with pytest.raises(CoordinatorError, match=reason):
                         await coordinator.view()
+
+    asyncio.run(run())
+
+
+def test_tls_that_fails_with_the_answer(server: EtcdProcess) -> None:
+    """An alert can come when a request was sent already: it is told as every other failure is."""
+
+    async def run() -> None:
+        def refuse(_: httpx.Request) -> httpx.Response:
+            raise ssl.SSLError(1, "bad certificate")
+
+        async with opened(server, "alert") as coordinator:
+            await coordinator._client.aclose()
+            coordinator._client = httpx.AsyncClient(transport=httpx.MockTransport(refuse))
+            for call in (coordinator.view(), coordinator.changed(1), coordinator.look_at(server.url)):
+                with pytest.raises(CoordinatorError, match="bad certificate"):
+                    await call
+            with pytest.raises(OutcomeUnknown, match="bad certificate"):
+                await coordinator.put_member(Member("a", "a", "a:1", "1"), True)
 
     asyncio.run(run())
 

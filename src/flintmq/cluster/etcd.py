@@ -36,6 +36,8 @@ except ModuleNotFoundError as error:
 REQUEST_SECONDS: Final = 0.7
 # A watch ends after so long without any word, and the caller reads again: nobody depends on the watch alone.
 WATCH_SECONDS: Final = 10.0
+# What a request can fail with. httpx passes on errors of TLS that come with the answer, such as a refused certificate.
+_FAILURES: Final = (httpx.HTTPError, ssl.SSLError)
 # Error codes of gRPC in the answers of the gateway.
 _NOT_FOUND: Final = 5
 _PERMISSION_DENIED: Final = 7
@@ -121,11 +123,12 @@ class Etcd(Coordinator):
                 return await self._ask_one(endpoint, path, body)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 reasons.append(f"{endpoint}: {str(error) or type(error).__name__}")
-            except httpx.HTTPError as error:
+            except _FAILURES as error:
+                reason = str(error) or type(error).__name__
                 if changes:
                     self._rotate()
-                    raise OutcomeUnknown(f"{endpoint} has not answered ({type(error).__name__})") from error
-                reasons.append(f"{endpoint}: {type(error).__name__}")
+                    raise OutcomeUnknown(f"{endpoint} has not answered ({reason})") from error
+                reasons.append(f"{endpoint}: {reason}")
             except _Refused as error:
                 if error.code == _NOT_FOUND:
                     raise
@@ -147,7 +150,7 @@ class Etcd(Coordinator):
         try:
             answer = await self._client.get(endpoint.rstrip("/") + "/version")
             version = str(answer.json()["etcdserver"])
-        except httpx.HTTPError as error:
+        except _FAILURES as error:
             raise CoordinatorError(str(error) or type(error).__name__) from error
         except (ValueError, TypeError, KeyError) as error:
             raise CoordinatorError("this is not etcd") from error
@@ -298,9 +301,9 @@ class Etcd(Coordinator):
                             return
         except TimeoutError:
             return
-        except (httpx.HTTPError, ValueError) as error:
+        except (*_FAILURES, ValueError) as error:
             self._rotate()
-            raise CoordinatorError(f"{endpoint} has ended a watch ({type(error).__name__})") from error
+            raise CoordinatorError(f"{endpoint} has ended a watch ({str(error) or type(error).__name__})") from error
 
     async def announce(self, node: str, lease: int) -> None:
         await self._bound(lease, lambda: self._transact([], [self._put(_ALIVE + node, "", lease)]))
