@@ -8,7 +8,7 @@ from typing import Final
 from flintmq.app.collector import collect_everything, collect_rarely, collect_young
 from flintmq.app.node import DRAIN_SECONDS, Node
 from flintmq.app.runtime_environment import connection_max, replicated
-from flintmq.base.errors import ConfigurationError, StorageError
+from flintmq.base.errors import ConfigurationError, FlintError, StorageError
 from flintmq.cluster.coordinator import CoordinatorError
 from flintmq.cluster.credentials import credentials_of
 from flintmq.cluster.etcd import etcd_of
@@ -31,6 +31,8 @@ log = logs.get_logger()
 _PATIENCE_SECONDS: Final = 0.1
 # After a start that failed, another node has time to lead.
 _RETRY_SECONDS: Final = 1.0
+# A node whose broker does not stop could not follow: its process ends, and is to be started again.
+_STOP_SECONDS: Final = 30.0
 
 
 async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
@@ -88,7 +90,8 @@ def _bind(given: ClusterSettings) -> socket.socket:
     if not given.node:
         raise ConfigurationError("cluster.node: name this node")
     try:
-        return socket.create_server((given.host, given.port))
+        family = socket.AF_INET6 if ":" in given.host else socket.AF_INET
+        return socket.create_server((given.host, given.port), family=family)
     except OSError as error:
         raise ConfigurationError(
             f"cluster.host, cluster.port: {given.host}:{given.port} cannot be listened on ({error.strerror})"
@@ -145,7 +148,11 @@ async def _lead(
             reloading.remove(part)
         # Who is not the leader any more can confirm nothing.
         drain_seconds = DRAIN_SECONDS if term.is_handed_over else 0.0
-        await node.stop(_PATIENCE_SECONDS, drain_seconds, term.reason)
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await node.stop(_PATIENCE_SECONDS, drain_seconds, term.reason)
+        except TimeoutError:
+            raise FlintError(f"the broker has not stopped within {_STOP_SECONDS:g} s: start it again") from None
         await membership.resign(term)
 
 
