@@ -18,7 +18,7 @@ CONFORM := tests/conformance
 # Most tests wait for something; tests/conftest.py says which of them stay together, and which begin.
 SIDE_BY_SIDE := -n 4 --dist loadscope --no-loadscope-reorder
 # Tests of one process without sockets, of packages that are compiled: what both builds have to pass.
-BOTH_BUILDS := $(wildcard $(addprefix tests/unit/,base broker client gateway protocol server storage wire) tests/property) $(CONFORM)
+BOTH_BUILDS := $(wildcard $(addprefix tests/unit/,base broker client gateway protocol server storage wire) tests/property) tests/integration/test_replication.py $(CONFORM)
 INTERPRETED := FLINTMQ_EXPECT=interpreted PYTHONPATH=src TEST_EFFORT=0.2 $(BIN)/python -m pytest -n 2 --dist loadscope -m "not process and not long"
 # Enough for tools and interpreted tests: an edited source need not be compiled and installed before.
 INSTALLED = $(if $(wildcard $(VENV)/.development),,$(VENV)/.development)

@@ -102,6 +102,11 @@ def refused(node: Node, credentials: Credentials, reason: str) -> None:
     assert not node.served
 
 
+@pytest.fixture(autouse=True)
+def _logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "flintmq")
+
+
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 

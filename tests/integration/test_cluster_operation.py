@@ -124,7 +124,7 @@ def test_a_cluster_in_operation(cluster: Operated) -> None:
     (alarm,) = cluster.ask("/api/health/checks/alarms", new).json()["alarms"]
     assert alarm["resource"] == "cluster"
     assert "in sync" in alarm["reason"]
-    assert cluster.command("status")[0] == 1
+    wait_until(lambda: cluster.command("status")[0] == 1)
 
     cluster.nodes[old].launch()
     cluster.await_in_sync(old)

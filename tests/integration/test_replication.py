@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import flintmq
 from flintmq.base.errors import FlintError
 from flintmq.cluster.credentials import Credentials
 from flintmq.cluster.following import Following
@@ -169,13 +170,12 @@ def test_another_leader_takes_over(tmp_path: Path) -> None:
     leading.close()
     b, c = followers
     new = LeadingNode(tmp_path / "b", 2, 1, b.log, "c")
-    copied = []
     c = FollowingNode(tmp_path / "c", c.log, c.state)
-    restart = c.log.restart
-    c.log.restart = lambda number: (copied.append(number), restart(number))  # type: ignore[method-assign,assignment,func-returns-value]
+    before = c.log.newest
     c.follow(new.address, 2)
     new.await_followers("c")
-    assert copied == []
+    # After a copy, the log would have nothing of what was before.
+    assert c.log.after(before - 1, 1)
     new.log.require(frozenset({"c"}))
     publish(new, *range(50, 100))
     new.node.sync()
@@ -206,6 +206,18 @@ def test_data_of_a_broker_without_the_cluster_is_kept(tmp_path: Path) -> None:
             following.run(leading.address, 1)
     assert bodies(tmp_path / "b") == [7]
     leading.close()
+
+
+def test_a_copy_that_lacks_a_file_begins_again(tmp_path: Path) -> None:
+    """A file that was renamed between the list and its copy would be written to from the middle."""
+    directory = RealDirectory(tmp_path)
+    state = NodeState(directory.disk, tmp_path, "c", "b")
+    state.is_whole = False
+    following = Following(client_machine(), directory, "c", state, OperationLog())
+    following._replica.missing.add("journal/2.journal")
+    with pytest.raises(FlintError, match="begins again"):
+        following._become_whole()
+    assert not state.is_whole
 
 
 @pytest.mark.parametrize(
@@ -248,6 +260,7 @@ def test_a_leader_whose_disk_cannot_be_read(tmp_path: Path, monkeypatch: pytest.
     assert not ended
 
 
+@pytest.mark.skipif(flintmq.compiled, reason="compiled code calls its own")
 def test_a_copy_is_whole_when_all_its_operations_were_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,6 +300,7 @@ def test_a_copy_is_whole_when_all_its_operations_were_made_again(
     leading.close()
 
 
+@pytest.mark.skipif(flintmq.compiled, reason="compiled code calls its own")
 def test_after_an_error_of_the_disk_everything_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A system may show what it could not write: files that seem to be equal are written again, too."""
     leading = LeadingNode(tmp_path / "a")

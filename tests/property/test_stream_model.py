@@ -65,7 +65,7 @@ class StreamMachine(RuleBasedStateMachine):
     @rule()
     def sync(self) -> None:
         self._write()
-        self.files.sync()
+        self.files.durable_offset = self.files.sync()
         self.durable = len(self.records)
         assert self.log.durable_offset == self.durable
 

@@ -48,6 +48,8 @@ def show_cluster(config_file: ConfigFile = None, as_json: Json = False) -> None:
     """
     settings = _settings(config_file)
     view = _ask(settings, lambda coordinator: coordinator.view())
+    # The last nodes that were lost stay in sync, because they may have to lead.
+    in_sync = view.in_sync & view.alive
     leader = None if view.leader is None else view.leader.node
     term = None if view.leader is None else view.leader.term
     nodes = [
@@ -57,7 +59,7 @@ def show_cluster(config_file: ConfigFile = None, as_json: Json = False) -> None:
             "version": each.version,
             "is_alive": each.id in view.alive,
             "is_leader": each.id == leader,
-            "is_in_sync": each.id in view.in_sync,
+            "is_in_sync": each.id in in_sync,
         }
         for each in sorted(view.members.values(), key=lambda member: member.name)
     ]
@@ -67,7 +69,7 @@ def show_cluster(config_file: ConfigFile = None, as_json: Json = False) -> None:
         leads = "no node leads" if leader is None else f"{leader} leads in term {term}"
         typer.echo(printable(f"cluster {settings.name}: {leads}"))
         print_table(nodes, _COLUMNS)
-    if leader is None or len(view.in_sync) < settings.min_in_sync:
+    if leader is None or len(in_sync) < settings.min_in_sync:
         raise typer.Exit(1)
 
 

@@ -208,6 +208,9 @@ class Following:
         return digests
 
     def _become_whole(self) -> None:
+        if self._replica.missing:
+            names = ", ".join(sorted(self._replica.missing))
+            raise LinkError(f"{names}: renamed while the files were copied, which begins again")
         self._replica.sync()
         self._replica.is_copying = False
         self._state.is_whole = self._state.is_sound = True

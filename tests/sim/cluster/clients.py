@@ -41,7 +41,30 @@ _FORCED: Final = 320
 
 
 @final
-class Session(ConnectionOwner, ChannelOwner):
+class _SessionChannel(ChannelOwner):
+    """The channel of a session: compiled classes have one base only."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+
+    def on_method(self, method: Method) -> None:
+        self._session.on_method(method)
+
+    def on_content(self, method: bytes, properties: bytes, body: bytes) -> None:
+        self._session.on_content(method, properties, body)
+
+    def on_ack(self, delivery_tag: int, multiple: bool) -> None:
+        self._session.on_ack(delivery_tag, multiple)
+
+    def on_closed(self, error: FlintError | None) -> None:
+        self._session.on_closed(error)
+
+    def on_released(self) -> None:
+        pass
+
+
+@final
+class Session(ConnectionOwner):
     """A connection of a client, with one channel."""
 
     def __init__(self, client: "Client", computer: Computer, node: Node, reign: int) -> None:
@@ -117,7 +140,7 @@ class Session(ConnectionOwner, ChannelOwner):
         raise AssertionError
 
     def on_open(self, virtual_host: str) -> None:
-        self._channel = self._engine.open_channel(self)
+        self._channel = self._engine.open_channel(_SessionChannel(self))
 
     def on_channel(self, channel: Channel) -> ChannelOwner:
         raise AssertionError

@@ -40,6 +40,8 @@ class Replica:
 
     def __init__(self, disk: Disk, root: Path, open_definitions: Callable[[], DefinitionDatabase]) -> None:
         self.is_copying = False
+        # New names of files that were renamed while they were copied, and are not in the copy under either name.
+        self.missing: set[str] = set()
         self._disk = disk
         self._root = root
         self._open_definitions = open_definitions
@@ -80,12 +82,27 @@ class Replica:
             self._file(made.path).truncate(made.number)
         elif kind == operation.CREATE:
             self._close(made.path)
+            # A file that is created is written from its beginning.
+            self.missing.discard(made.path)
             self._keep(made.path, self._disk.create(path))
         elif kind == operation.MAKE_DIRECTORY:
             self._disk.make_directory(path)
         else:
-            with suppress(*([FileNotFoundError] if self.is_copying else [])):
+            try:
                 self._change_name(made, path)
+            except FileNotFoundError:
+                if not self.is_copying:
+                    raise
+                if kind == operation.RENAME:
+                    self._look_for(bytes(made.data).decode(errors="surrogateescape"))
+            if kind != operation.SYNC_DIRECTORY:
+                self.missing.discard(made.path)
+
+    def _look_for(self, name: str) -> None:
+        """A file was renamed to this name, and is not there under its old one: the copy may have it already."""
+        path = self.path(name)
+        if path.name not in self._disk.list_directory(path.parent):
+            self.missing.add(name)
 
     def _change_name(self, made: Operation, path: Path) -> None:
         kind = made.kind

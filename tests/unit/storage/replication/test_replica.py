@@ -8,6 +8,7 @@ import pytest
 
 from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.files import RealDisk
+from flintmq.storage.replication import operation
 from flintmq.storage.replication.disk import is_replicated, logs_statements
 from flintmq.storage.replication.log import OperationLog
 from flintmq.storage.replication.replica import Replica
@@ -112,3 +113,28 @@ def test_a_follower_loses_power(tmp_path: Path, seed: int) -> None:
     assert found <= {number for number, at in published.items() if at - 20 < made}
     safe = {number for number, at in published.items() if at <= durable and number not in settled}
     assert safe <= found
+
+
+def test_a_file_that_was_renamed_while_it_was_copied(tmp_path: Path) -> None:
+    """The copy has it under its new name, or it is missing until it is created or removed."""
+    replica = following(tmp_path)
+    replica.is_copying = True
+    (tmp_path / "journal").mkdir()
+    (tmp_path / "journal" / "1.journal").touch()
+
+    def rename(old: str, new: str) -> None:
+        replica.run(operation.encode(operation.RENAME, f"journal/{old}", 0, [f"journal/{new}".encode()]))
+
+    rename("spare", "1.journal")
+    assert replica.missing == set()
+    rename("spare", "2.journal")
+    assert replica.missing == {"journal/2.journal"}
+    rename("2.journal", "spare")
+    assert replica.missing == {"journal/spare"}
+    replica.run(operation.encode(operation.CREATE, "journal/spare"))
+    rename("spare", "3.journal")
+    assert replica.missing == set()
+    rename("spare", "4.journal")
+    replica.run(operation.encode(operation.UNLINK, "journal/4.journal"))
+    assert replica.missing == set()
+    replica.close()
