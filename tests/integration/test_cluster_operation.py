@@ -130,4 +130,4 @@ def test_a_cluster_in_operation(cluster: Operated) -> None:
     cluster.await_in_sync(old)
     wait_until(lambda: cluster.command("leave", lost)[0] == 0)
     wait_until(lambda: f"flintmq@{lost}" not in shown())
-    assert cluster.command("status")[0] == 0
+    wait_until(lambda: cluster.command("status")[0] == 0)

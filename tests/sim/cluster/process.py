@@ -98,6 +98,7 @@ class ProcessLoop(VirtualLoop):
         if process.stands_still:
             process.parked.append(handle)
             return
+        before = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         try:
             handle.callback(*handle.args)
@@ -105,7 +106,7 @@ class ProcessLoop(VirtualLoop):
             # Whoever raises it ends the process, too.
             assert process.is_dead
         finally:
-            asyncio._set_running_loop(self._world.loop)
+            asyncio._set_running_loop(before)
 
     def create_future(self) -> asyncio.Future[Any]:
         if self._process.is_dead:
@@ -164,6 +165,7 @@ class Process:
         self.is_dead = True
         for thread in list(self.threads):
             thread.kill()
+        before = asyncio._get_running_loop()
         asyncio._set_running_loop(self.loop)
         try:
             for task in self.tasks:
@@ -172,7 +174,7 @@ class Process:
                     with suppress(BaseException):
                         cast(Coroutine[Any, Any, Any], task.get_coro()).close()
         finally:
-            asyncio._set_running_loop(self.world.loop)
+            asyncio._set_running_loop(before)
         self.tasks.clear()
         self.parked.clear()
 
