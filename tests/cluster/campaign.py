@@ -42,6 +42,8 @@ def main(rounds: int, seed: str, words: str) -> int:
         ports = cluster.ports.values()
         with Load(cluster, ledger, AioPikaPublisher(ports, ledger), ProtonPublisher(ports, ledger)) as load:
             for number in range(1, rounds + 1):
+                # Not after the last one: what is confirmed after a round is drained would be taken for lost.
+                load.go_on()
                 await_confirms(ledger)
                 for fault in chance.sample(chosen, len(chosen)):
                     outcome = undergo(fault, cluster, ledger)
@@ -51,7 +53,6 @@ def main(rounds: int, seed: str, words: str) -> int:
                         wrong.append(f"round {number}, {fault.name}: not all came back")
                 load.drain()
                 print(f"round {number}: {len(ledger.confirmed):,} messages were confirmed in all", flush=True)
-                load.go_on()
         cluster.write_logs()
     wrong += _wrong(ledger)
     Console(width=160).print(_table(outcomes))

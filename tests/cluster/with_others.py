@@ -48,10 +48,12 @@ class BlockingPublisher:
             self._ends.wait(_RETRY_SECONDS)
 
     def _next(self) -> str:
-        """The name of the next message; waits until it may be published."""
+        """The name of the next message, once it may be published; empty if the publisher ends."""
         self.is_waiting = False
         while self.is_paused and not self._ends.is_set():
             time.sleep(_RETRY_SECONDS)
+        if self._ends.is_set():
+            return ""
         self.is_waiting = True
         self._number += 1
         return f"{self.name}.{self._connections}-{self._number}"
@@ -77,8 +79,7 @@ class AioPikaPublisher(BlockingPublisher):
             async with asyncio.timeout(PATIENCE_SECONDS):
                 channel = await connection.channel()
                 exchange = await channel.get_exchange(EXCHANGE)
-            while not self._ends.is_set():
-                name = self._next()
+            while name := self._next():
                 message = aio_pika.Message(name.encode(), delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
                 try:
                     await exchange.publish(message, "", timeout=PATIENCE_SECONDS)
@@ -103,8 +104,7 @@ class ProtonPublisher(BlockingPublisher):
         try:
             connection = BlockingConnection(f"amqp://guest:guest@127.0.0.1:{port}", timeout=PATIENCE_SECONDS)
             sender = connection.create_sender(f"/exchanges/{EXCHANGE}")
-            while not self._ends.is_set():
-                name = self._next()
+            while name := self._next():
                 # Inferred: as plain bytes, and not as a value with a type.
                 sender.send(Message(name.encode(), durable=True, inferred=True), timeout=PATIENCE_SECONDS)
                 self.ledger.confirm(name, time.monotonic())
