@@ -17,7 +17,7 @@ from flintmq.cluster.acceptor import Acceptor
 from flintmq.cluster.credentials import Credentials, Stream
 from flintmq.cluster.ports import Directory, Event, Link, LinkError, Machine, NobodyListens, Silent
 from flintmq.storage.definitions.database import DefinitionDatabase
-from flintmq.storage.files import RealDisk
+from flintmq.storage.files import RealDisk, replace_file
 from flintmq.storage.layout import DEFINITIONS
 from flintmq.storage.replication.disk import is_replicated
 
@@ -233,12 +233,4 @@ class RealDirectory(Directory):
         path = self.root / DEFINITIONS
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
-        draft = path.with_name(path.name + ".copy")
-        file = self.disk.create(draft)
-        try:
-            file.truncate(0)
-            file.write_at(0, [data])
-            file.sync()
-        finally:
-            file.close()
-        self.disk.rename(draft, path)
+        replace_file(self.disk, path, path.with_name(path.name + ".copy"), data)

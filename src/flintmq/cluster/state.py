@@ -7,7 +7,7 @@ from typing import Final, final
 from msgspec import DecodeError, Struct, json
 
 from flintmq.base.errors import StorageError
-from flintmq.storage.files import Disk
+from flintmq.storage.files import Disk, replace_file
 
 NAME: Final = ".cluster.json"
 
@@ -77,11 +77,5 @@ class NodeState:
 
     def save(self) -> None:
         stored = _Stored(self._cluster, self.node, self.seen_term, self.is_whole, self.has_joined, self.is_sound)
-        data = json.encode(stored)
-        draft = self._path.with_name(NAME + ".new")
-        with closing(self._disk.create(draft)) as file:
-            file.write_at(0, [data])
-            file.truncate(len(data))
-            file.sync()
-        self._disk.rename(draft, self._path)
+        replace_file(self._disk, self._path, self._path.with_name(NAME + ".new"), json.encode(stored))
         self._disk.sync_directory(self._path.parent)

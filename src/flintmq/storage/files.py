@@ -134,6 +134,20 @@ class Disk:
     def random_bytes(self, count: int) -> bytes: ...
 
 
+def replace_file(disk: Disk, path: Path, draft: Path, data: bytes | memoryview) -> None:
+    """Write a file under the name `draft`, and sync it before it gets its name: a crash leaves what was there or the
+    whole of `data`. The new name is durable when the directory is synced.
+    """
+    file = disk.create(draft)
+    try:
+        file.write_at(0, [data])
+        file.truncate(len(data))
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(draft, path)
+
+
 class RealFile(DiskFile):
     def __init__(self, path: Path, flags: int) -> None:
         self.path = path

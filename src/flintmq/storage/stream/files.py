@@ -16,7 +16,7 @@ from typing import Final, final
 from flintmq.base.errors import StorageError
 from flintmq.storage.block import HEADER_BYTES, KIND_STREAM, TYPE_STREAM, Damage, FileHeader, decode_header
 from flintmq.storage.content import ContentReader
-from flintmq.storage.files import Disk, DiskFile
+from flintmq.storage.files import Disk, DiskFile, replace_file
 from flintmq.storage.segment import SegmentFile, create_segment, end_tail
 from flintmq.storage.stream.encoder import StreamBlock
 from flintmq.storage.stream.index import ENDS_END, SegmentIndex, decode_index, missing_records, stored_end
@@ -118,15 +118,8 @@ class StreamFiles:
         """
         if not self.description:
             return
-        draft = self.directory / DRAFT
-        file = self._disk.create(draft)
-        try:
-            file.write_at(0, [self.description.encode()])
-            file.truncate(len(self.description.encode()))
-            file.sync()
-        finally:
-            file.close()
-        self._disk.rename(draft, self.directory / DESCRIPTION)
+        directory = self.directory
+        replace_file(self._disk, directory / DESCRIPTION, directory / DRAFT, self.description.encode())
 
     def _recover_orphan(self, number: int, segments: list[int]) -> None:
         """Handle an index without its segment. If it is the oldest, retention was interrupted between removing the two.
