@@ -63,3 +63,8 @@ def decode(encoded: Buffer) -> Operation:
         raise StorageError(f"an operation of kind {kind} from the leader is unknown: upgrade this node first")
     path = bytes(encoded[_HEAD.size : end]).decode(errors="surrogateescape")
     return Operation(kind, path, number, encoded[end:])
+
+
+def new_path(rename: Operation) -> str:
+    """The path within the directory that a RENAME gives."""
+    return bytes(rename.data).decode(errors="surrogateescape")

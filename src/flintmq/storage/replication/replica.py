@@ -94,7 +94,7 @@ class Replica:
                 if not self.is_copying:
                     raise
                 if kind == operation.RENAME:
-                    self._look_for(bytes(made.data).decode(errors="surrogateescape"))
+                    self._look_for(operation.new_path(made))
             if kind != operation.SYNC_DIRECTORY:
                 self.missing.discard(made.path)
 
@@ -111,7 +111,7 @@ class Replica:
             return
         self._close_below(made.path)
         if kind == operation.RENAME:
-            new = bytes(made.data).decode(errors="surrogateescape")
+            new = operation.new_path(made)
             target = self.path(new)
             self._close(new)
             self._disk.rename(path, target)
