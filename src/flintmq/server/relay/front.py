@@ -14,7 +14,7 @@ from typing import Final, cast, final
 from flintmq.server.acceptor import ACCEPTED_PER_TURN, Acceptor, StreamProtocol
 from flintmq.server.certificates import Tls
 from flintmq.server.relay.client import Clients
-from flintmq.server.relay.link import Channel, Link
+from flintmq.server.relay.link import Link, refuse
 
 # Most elections are over by then. A client that waits longer could as well try the next address that it has.
 PATIENCE_SECONDS: Final = 1.0
@@ -83,7 +83,7 @@ class Front:
         def wake() -> None:
             self._loop.call_soon(link.flush)
 
-        link = Link(self._loop, wake, _refuse, lambda *_: None, on_lost)
+        link = Link(self._loop, wake, refuse, lambda *_: None, on_lost)
         link.on_room = self._go_on
         connection.setblocking(False)
         connecting = self._loop.create_task(
@@ -143,8 +143,3 @@ class _Refused(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).abort()
-
-
-def _refuse(_link: Link, _number: int, _payload: bytes) -> Channel | None:
-    """The leader opens no channels."""
-    return None

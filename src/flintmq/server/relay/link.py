@@ -346,3 +346,8 @@ class Link(FrameSink):
             transport.write(chunks[0])
         else:
             transport.writelines(chunks)
+
+
+def refuse(_link: Link, _number: int, _payload: bytes) -> Channel | None:
+    """For `accept` of the end that accepts sockets: the broker's end opens no channels."""
+    return None

@@ -22,7 +22,7 @@ from flintmq.server.certificates import Tls
 from flintmq.server.relay import notes
 from flintmq.server.relay.client import Clients
 from flintmq.server.relay.frames import NOTE
-from flintmq.server.relay.link import Channel, Link
+from flintmq.server.relay.link import Link, refuse
 from flintmq.server.relay.notes import Order, Report
 
 # linux/prctl.h: the signal for the end of the parent, and the name of the process.
@@ -44,7 +44,7 @@ class Worker:
         self._tls: Tls | None = None
         self._acceptors: list[Acceptor] = []
         self._ended = asyncio.Event()
-        self.link = Link(self._loop, self._wake, _refuse, self._on_note, self._on_lost)
+        self.link = Link(self._loop, self._wake, refuse, self._on_note, self._on_lost)
         self.link.on_room = self._go_on
         self._clients = Clients(self._loop, self.link, lambda: self._tls)
         logs.send_to("info", lambda line: self._report(Report(line=dict(line))))
@@ -100,11 +100,6 @@ class Worker:
         # Clients learn of it by the end of their sockets, which the system closes with the process.
         self._ended.set()
         os._exit(0)
-
-
-def _refuse(_link: Link, _number: int, _payload: bytes) -> Channel | None:
-    """The broker opens no channels."""
-    return None
 
 
 def _end_with(parent: int) -> None:
