@@ -1,64 +1,28 @@
 """Simulated runs: `python -m tests.sim --seeds COUNT --first SEED`, or `--seed SEED`, which is told step by step."""
 
-import argparse
 import sys
-import time
-import traceback
 from functools import partial
-from multiprocessing import Pool
 
-from tests.sim.ledger import Figures, Violation
+from tests.sim.ledger import Figures
 from tests.sim.run import LIVES, Run
+from tests.sim.seeds import options, run_many, run_one
 
-_TELL_SECONDS = 20.0
+_PROGRAM = "python -m tests.sim"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser("python -m tests.sim")
-    parser.add_argument("--seed", type=int, help="run this one, and tell what happens in it")
-    parser.add_argument("--quiet", action="store_true", help="tell only how it ends")
-    parser.add_argument("--seeds", type=int, default=100, help="how many to run")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser = options(_PROGRAM)
     parser.add_argument("--lives", type=int, default=LIVES, help="how often the node starts in a run")
     given = parser.parse_args()
     if given.seed is not None:
-        run = Run(given.seed, given.lives, trace=not given.quiet)
-        run.complete()
-        print(run.figures, f"digest: {run.digest}", sep="\n")
-        return 0
-    return _run_many(range(given.first, given.first + given.seeds), given.lives)
-
-
-def _run_many(seeds: range, lives: int) -> int:
-    """As many at a time as there are processors: each seed is a run of its own, in any order."""
-    figures = Figures()
-    failed = 0
-    started = told = time.monotonic()
-    with Pool() as processes:
-        runs = processes.imap_unordered(partial(_run_one, lives=lives), seeds)
-        for done, (figures_of_run, fault) in enumerate(runs, 1):
-            figures.add(figures_of_run)
-            if fault:
-                failed += 1
-                print(fault, flush=True)
-            if time.monotonic() - told > _TELL_SECONDS:
-                told = time.monotonic()
-                print(f"{done} of {len(seeds)} seeds, {figures.power_losses} power losses", flush=True)
-    print(f"{len(seeds)} seeds from {seeds.start} in {time.monotonic() - started:.0f} s, {failed} failed")
-    print(figures)
-    return 1 if failed else 0
-
-
-def _run_one(seed: int, lives: int) -> tuple[Figures, str]:
-    """What happened, and what is wrong with it; that is empty where nothing is."""
-    run = Run(seed, lives)
-    try:
-        run.complete()
-    except Exception as fault:  # noqa: BLE001 - of any kind: the next seed shall run all the same
-        trace = "" if isinstance(fault, Violation) else "".join(traceback.format_exception(fault))
-        replay = f"replay it with: python -m tests.sim --seed {seed} --lives {lives}"
-        return run.figures, f"{trace}seed {seed}: {type(fault).__name__}: {fault}\n  {replay}"
-    return run.figures, ""
+        return run_one(Run(given.seed, given.lives, trace=not given.quiet))
+    return run_many(
+        range(given.first, given.first + given.seeds),
+        partial(Run, lives=given.lives),
+        Figures(),
+        lambda figures: f"{figures.power_losses} power losses",
+        f"{_PROGRAM} --seed {{seed}} --lives {given.lives}",
+    )
 
 
 if __name__ == "__main__":

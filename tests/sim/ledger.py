@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
 from flintmq.broker.message import Entry
+from tests.sim.counts import Counts
 from tests.sim.messages import Copy, Hands, Sent, is_whole, plain_content
 from tests.sim.topology import Line, Topology
 
@@ -38,7 +39,7 @@ class FailedRecovery(Violation):
 
 
 @final
-class Figures:
+class Figures(Counts):
     """What happened in runs, counted."""
 
     def __init__(self) -> None:
@@ -59,10 +60,6 @@ class Figures:
         self.unexpected = 0
         self.failed_recoveries = 0
 
-    def add(self, other: "Figures") -> None:
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
     def count(self, violation: Exception) -> None:
         """What ended a run."""
         if isinstance(violation, Lost):
@@ -71,9 +68,6 @@ class Figures:
             self.failed_recoveries += 1
         else:
             self.unexpected += 1
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in vars(self).items())
 
 
 # What a transaction did to a delivery.

@@ -367,17 +367,22 @@ def find(way: Callable[[Patch], None], seeds: int = SEEDS_MAX) -> tuple[int, Exc
     return losses, None
 
 
-def main(names: list[str]) -> int:
+def tell(
+    ways: Sequence[Callable[[Patch], None]],
+    look_for: Callable[[Callable[[Patch], None]], tuple[int, Exception | None]],
+    names: list[str],
+) -> int:
+    """Look for all sabotages, or those with these names, and print what finds each; returns how many are not found."""
     missed = 0
-    for way in WAYS:
+    for way in ways:
         if names and way.__name__ not in names:
             continue
-        losses, found = find(way)
+        after, found = look_for(way)
         missed += found is None
         what = f"{type(found).__name__}: {found}" if found is not None else "not found"
-        print(f"| {way.__doc__} | {losses} | {what[:110]} |", flush=True)
+        print(f"| {way.__doc__} | {after} | {what[:110]} |", flush=True)
     return missed
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(tell(WAYS, find, sys.argv[1:]))

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from flintmq.broker.message import Entry
+from tests.sim.counts import Counts
 from tests.sim.ledger import Lost, Unexpected
 from tests.sim.messages import plain_content
 from tests.sim.node import Node
@@ -25,7 +26,7 @@ NUMBER_BYTES: Final = 10
 
 
 @final
-class Figures:
+class Figures(Counts):
     """What happened in runs, counted."""
 
     def __init__(self) -> None:
@@ -54,13 +55,6 @@ class Figures:
         self.redelivered = 0
         self.acknowledged = 0
         self.read = 0
-
-    def add(self, other: "Figures") -> None:
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in vars(self).items())
 
 
 @final

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-import pytest
-
 from flintmq.cluster import wire
 from flintmq.cluster.candidate import Candidate
 from flintmq.cluster.coordinator import View
@@ -24,9 +22,7 @@ from flintmq.storage.replication.operation import Buffer, Operation
 from flintmq.storage.replication.replica import Replica
 from tests.sim.cluster.coordinator import Service
 from tests.sim.cluster.run import Run
-
-Patch = pytest.MonkeyPatch
-
+from tests.sim.sabotage import Patch, tell
 
 # -- followers ----------------------------------------------------------------------------------------------------
 
@@ -339,17 +335,5 @@ def find(way: Callable[[Patch], None], seeds: int = SEEDS_MAX) -> tuple[int, Exc
     return seeds, None
 
 
-def main(names: list[str]) -> int:
-    missed = 0
-    for way in WAYS:
-        if names and way.__name__ not in names:
-            continue
-        seeds, found = find(way)
-        missed += found is None
-        what = f"{type(found).__name__}: {found}" if found is not None else "not found"
-        print(f"| {way.__doc__} | {seeds} | {way.__name__}: {what[:140]} |", flush=True)
-    return missed
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(tell(WAYS, find, sys.argv[1:]))

@@ -10,11 +10,12 @@ import pytest
 import flintmq
 from tests.sim.cluster import sabotage
 from tests.sim.cluster.run import Run
+from tests.sim.sabotage import Patch
 
 # What a killed process was about to wait for.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 # Those that are found within the first seeds.
-_WAYS: tuple[Callable[[sabotage.Patch], None], ...] = (
+_WAYS: tuple[Callable[[Patch], None], ...] = (
     sabotage.confirm_before_followers,
     sabotage.skip_syncs,
     sabotage.lose_transactions,
@@ -48,7 +49,7 @@ def test_a_seed_is_a_run() -> None:
 
 @pytest.mark.skipif(flintmq.compiled, reason="compiled code calls its own")
 @pytest.mark.parametrize("way", _WAYS)
-def test_a_broken_cluster_is_found(way: Callable[[sabotage.Patch], None]) -> None:
+def test_a_broken_cluster_is_found(way: Callable[[Patch], None]) -> None:
     """A cluster that breaks a promise is found within a few runs."""
     seeds, found = sabotage.find(way, 30)
     assert found is not None, seeds
