@@ -4,7 +4,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import pika
 import pytest
@@ -88,7 +89,12 @@ class Cluster:
                 assert time.monotonic() < deadline, "no node accepts a client"
                 time.sleep(0.05)
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for node in self.nodes.values():
             node.close()
 
@@ -133,12 +139,8 @@ class Publisher:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with EtcdProcess(tmp_path / "etcd") as etcd:
-        made = Cluster(tmp_path, etcd)
-        try:
-            yield made
-        finally:
-            made.close()
+    with EtcdProcess(tmp_path / "etcd") as etcd, Cluster(tmp_path, etcd) as made:
+        yield made
 
 
 def consumed(cluster: Cluster) -> set[int]:
@@ -209,8 +211,7 @@ def test_nodes_that_trust_nobody_else(tmp_path: Path) -> None:
     }
     with EtcdProcess(tmp_path / "etcd", certificate=tmp_path / "node.pem", ca=tmp_path / "ca.pem") as etcd:
         etcd.require_login("flintmq", "password in etcd", "/flintmq/c/")
-        cluster = Cluster(tmp_path, etcd, lambda _: secured)
-        try:
+        with Cluster(tmp_path, etcd, lambda _: secured) as cluster:
             publisher = Publisher(cluster)
             publisher.await_more()
             old = cluster.leader()
@@ -223,5 +224,3 @@ def test_nodes_that_trust_nobody_else(tmp_path: Path) -> None:
             assert set(confirmed) <= consumed(cluster)
             for node in cluster.nodes.values():
                 assert not any(line["event"] == "node refused" for line in node.log)
-        finally:
-            cluster.close()

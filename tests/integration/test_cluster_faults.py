@@ -33,11 +33,8 @@ def etcd(tmp_path: Path) -> Iterator[EtcdProcess]:
 
 @pytest.fixture
 def cluster(tmp_path: Path, etcd: EtcdProcess) -> Iterator[Cluster]:
-    made = Cluster(tmp_path, etcd)
-    try:
+    with Cluster(tmp_path, etcd) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")
@@ -65,22 +62,22 @@ def node(path: Path, etcd: EtcdProcess, name: str = "a", **settings: str) -> Bro
 def test_a_disk_costs_the_leadership(tmp_path: Path, etcd: EtcdProcess, stalling_disk: Path, content: str) -> None:
     """When the disk of the leader stalls or fails, another node leads, and nothing that was confirmed is lost."""
     broken = {name: tmp_path / f"{name}.broken" for name in NODES}
-    made = Cluster(tmp_path, etcd, lambda name: {"LD_PRELOAD": str(stalling_disk), "STALLING_DISK": str(broken[name])})
+    broken_disk = {"LD_PRELOAD": str(stalling_disk)}
     try:
-        publisher = Publisher(made)
-        publisher.await_more()
-        old = made.leader()
-        broken[old].write_text(content)
-        made.await_another_than(old)
-        publisher.await_more()
-        broken[old].unlink()
-        made.await_in_sync(made.leader(), 3)
-        confirmed = publisher.stop()
-        assert set(confirmed) <= consumed(made)
+        with Cluster(tmp_path, etcd, lambda name: {**broken_disk, "STALLING_DISK": str(broken[name])}) as made:
+            publisher = Publisher(made)
+            publisher.await_more()
+            old = made.leader()
+            broken[old].write_text(content)
+            made.await_another_than(old)
+            publisher.await_more()
+            broken[old].unlink()
+            made.await_in_sync(made.leader(), 3)
+            confirmed = publisher.stop()
+            assert set(confirmed) <= consumed(made)
     finally:
         for each in broken.values():
             each.unlink(missing_ok=True)
-        made.close()
 
 
 def test_publishers_are_told_to_wait(cluster: Cluster) -> None:

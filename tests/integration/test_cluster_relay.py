@@ -69,23 +69,15 @@ def cluster(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> 
     authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(
         directory / "server.pem"
     )
-    with EtcdProcess(directory / "etcd") as etcd:
-        made = ClusterOfAll(directory, etcd)
-        try:
-            yield made
-        finally:
-            made.close()
+    with EtcdProcess(directory / "etcd") as etcd, ClusterOfAll(directory, etcd) as made:
+        yield made
 
 
 @pytest.fixture
 def mortal(tmp_path: Path) -> Iterator[Cluster]:
     """Nodes whose end is part of the test."""
-    with EtcdProcess(tmp_path / "etcd") as etcd:
-        made = Cluster(tmp_path, etcd)
-        try:
-            yield made
-        finally:
-            made.close()
+    with EtcdProcess(tmp_path / "etcd") as etcd, Cluster(tmp_path, etcd) as made:
+        yield made
 
 
 @pytest.fixture
