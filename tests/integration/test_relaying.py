@@ -13,6 +13,7 @@ from flintmq.cluster import wire
 from flintmq.cluster.ports import LinkError, Refusal
 from flintmq.cluster.relaying import Relaying
 from flintmq.cluster.wire import Hello
+from flintmq.server.relay.client import NOT_FETCHED
 from flintmq.server.relay.front import Front
 from tests.integration.test_replication import LeadingNode, client_machine
 from tests.waiting import WAIT_SECONDS
@@ -50,7 +51,7 @@ def test_the_connection_to_the_leader(leader: LeadingNode) -> None:
 
     async def follow() -> None:
         relayed = Relayed(leader)
-        relaying = Relaying(client_machine(), Front({}, None, 10), "c", "b")
+        relaying = Relaying(client_machine(), Front({}, None, 10, lambda _: NOT_FETCHED), "c", "b")
         relaying.relay_to(leader.address, 1)
         relaying.relay_to(leader.address, 1)
         first, node = await relayed.next()
@@ -75,7 +76,7 @@ def test_a_leader_that_silence_would_not_show(leader: LeadingNode) -> None:
 
     async def follow() -> None:
         relayed = Relayed(leader)
-        relaying = Relaying(client_machine(), Front({}, None, 10), "c", "b")
+        relaying = Relaying(client_machine(), Front({}, None, 10, lambda _: NOT_FETCHED), "c", "b")
         connection = await asyncio.to_thread(relaying._dial, leader.address, 1)
         other, _ = await relayed.next()
         for each in (connection, other):
@@ -90,7 +91,7 @@ def test_refusals(leader: LeadingNode) -> None:
     """A leader that cannot serve clients says why."""
 
     async def ask(cluster: str, node: str, term: int) -> None:
-        relaying = Relaying(client_machine(), Front({}, None, 10), cluster, node)
+        relaying = Relaying(client_machine(), Front({}, None, 10, lambda _: NOT_FETCHED), cluster, node)
         with pytest.raises((Refusal, LinkError)) as refused:
             await asyncio.to_thread(relaying._dial, leader.address, term)
         raise refused.value

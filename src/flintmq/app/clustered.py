@@ -7,7 +7,7 @@ from typing import Final
 
 from flintmq.app.collector import collect_everything, collect_rarely, collect_young
 from flintmq.app.node import DRAIN_SECONDS, Node
-from flintmq.app.runtime_environment import connection_max, replicated
+from flintmq.app.runtime_environment import CODECS, connection_max, replicated
 from flintmq.base.errors import ConfigurationError, FlintError, StorageError
 from flintmq.cluster.coordinator import CoordinatorError
 from flintmq.cluster.credentials import credentials_of
@@ -15,6 +15,7 @@ from flintmq.cluster.etcd import etcd_of
 from flintmq.cluster.machine import RealDirectory, RealMachine
 from flintmq.cluster.membership import FOLLOWER_SILENCE_SECONDS, Membership
 from flintmq.cluster.relaying import Relaying
+from flintmq.cluster.stream_copies import StreamCopies
 from flintmq.cluster.term import NotLeading, Term
 from flintmq.server import logs, service_manager
 from flintmq.server.addresses import addresses
@@ -43,7 +44,8 @@ async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
     bound = _bind(given)
     machine = RealMachine(bound, FOLLOWER_SILENCE_SECONDS, credentials_of(given))
     tls = tls_of(reloading.settings.tls, reloading.settings.certificates)
-    front = Front(await _listen(reloading.settings), tls, connection_max())
+    copies = StreamCopies(directory, CODECS)
+    front = Front(await _listen(reloading.settings), tls, connection_max(), copies.fetch)
     relaying = Relaying(machine, front, given.name, given.node)
     membership = Membership(
         etcd_of(given),

@@ -192,7 +192,7 @@ class Node:
             log.info("listening", amqps=f"amqps://{host}:{tls_port}")
         if tls is not None and tls.is_required:
             log.info("clients on this machine need no certificate; all others do", amqp=self.port)
-        self._relays = Relays(server)
+        self._relays = Relays(server, self._environment.has_confirmed)
         self._environment.relayed(self._relays.serve)
         self._watching = [self._loop.create_task(_watch_storage(storage))]
         if tls is not None:

@@ -49,6 +49,8 @@ class RuntimeEnvironment:
     listening: Callable[[str], list[socket.socket]] | None = None
     # Gets, once clients may connect, what serves the clients of other nodes over connections to them.
     relayed: Callable[[Callable[[socket.socket, str], None]], object] = lambda _: None
+    # Whether another node has everything that is confirmed.
+    has_confirmed: Callable[[str], bool] = lambda _: False
 
 
 def durable() -> RuntimeEnvironment:
@@ -64,7 +66,9 @@ def ephemeral() -> RuntimeEnvironment:
 def replicated(log: OperationLog, leadership: Leadership) -> RuntimeEnvironment:
     """Return the environment of the leader of a cluster, whose changes are logged for its followers."""
     opened = partial(_durable_storage, log=log)
-    return RuntimeEnvironment(opened, connection_max(), hash_unless_known, leadership=leadership)
+    return RuntimeEnvironment(
+        opened, connection_max(), hash_unless_known, leadership=leadership, has_confirmed=log.has_confirmed
+    )
 
 
 def _durable_storage(settings: Settings, notify: Callable[[], None], log: OperationLog | None = None) -> NodeStorage:

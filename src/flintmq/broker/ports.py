@@ -7,7 +7,7 @@ All calls stage work in memory and return at once. `Storage.commit()` ends a bat
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, final
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -475,6 +475,22 @@ class StreamCursor:
         """
 
 
+@final
+class StreamPlace:
+    """Where a message of a stream is on the disk, for a reader that has a copy of the files.
+
+    `path` is that of a segment within the data directory, and `end` where it ends at present. The message is in the
+    block at `position`, or in one behind it; blocks begin with bytes that depend on `magic`.
+    """
+
+    def __init__(self, path: str, first_offset: i64, magic: bytes, position: i64, end: i64) -> None:
+        self.path = path
+        self.first_offset: i64 = first_offset
+        self.magic = magic
+        self.position: i64 = position
+        self.end: i64 = end
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StreamLog:
     """A stream: an append-only log. Offsets start at 0 and grow by one."""
@@ -523,6 +539,10 @@ class StreamLog:
     @abstractmethod
     def cursor(self, offset: int, ahead_bytes: int) -> StreamCursor:
         """Return a cursor at an offset, which may be gone or still to come. It buffers about `ahead_bytes`."""
+
+    def place(self, offset: int) -> StreamPlace | None:
+        """Return where the message with this offset is on the disk; None if that is not known."""
+        return None
 
     @abstractmethod
     def offset_near(self, timestamp_ms: int) -> int:

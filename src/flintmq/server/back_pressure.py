@@ -28,11 +28,13 @@ SHUTDOWN: Final = 64
 UNAUTHENTICATED: Final = 128
 # The peer publishes to a queue with a large backlog faster than its consumers take messages. New credit removes it.
 CREDIT: Final = 256
+# The peer's node answers a fetch, and its next method waits. The answer removes it.
+DELEGATED: Final = 512
 
 # With any of these, the engine does not continue with frames that it has received, either.
-NOT_TAKEN_IN: Final = JOURNAL | OUTPUT | ALARM | REASSEMBLY | CREDIT
+NOT_TAKEN_IN: Final = JOURNAL | OUTPUT | ALARM | REASSEMBLY | CREDIT | DELEGATED
 # A connection that waits for the answer to its close is read in spite of these.
-BEFORE_CLOSE: Final = TICK | WORK | JOURNAL | OUTPUT | ALARM | REASSEMBLY | SHUTDOWN | CREDIT
+BEFORE_CLOSE: Final = TICK | WORK | JOURNAL | OUTPUT | ALARM | REASSEMBLY | SHUTDOWN | CREDIT | DELEGATED
 
 
 @final

@@ -6,6 +6,7 @@ interpreted base.
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast, final
 
 from mypy_extensions import i64
@@ -27,6 +28,7 @@ from flintmq.server import logs
 from flintmq.server.back_pressure import (
     ALARM,
     BEFORE_CLOSE,
+    DELEGATED,
     NOT_TAKEN_IN,
     OUTPUT,
     REASSEMBLY,
@@ -86,6 +88,8 @@ class Peer(Receiver):
         self._relayed: RelayedTransport | None = None
         self._is_secured = False
         self._certificate: Certificate = None
+        # Waits for the answer to a fetch by the client's node.
+        self._answered: Callable[[int, int], None] | None = None
         self._handshake_reads = HandshakeReads()
         # The bytes that waited to be sent when a timer ran last.
         self._unsent_bytes = 0
@@ -199,6 +203,30 @@ class Peer(Receiver):
         self._is_secured = True
         self._certificate = json.loads(certificate)
 
+    def _delegate(self, asked: bytes, size: int, answered: Callable[[int, int], None]) -> bool:
+        """Have the other node answer a fetch of its client, if it can. For `delegate` of the connection."""
+        relayed = self._relayed
+        if relayed is None or self._tls is not None or self._has_said_all:
+            return False
+        # The answer comes behind everything that the client was sent.
+        self._write_out(relayed)
+        if not relayed.fetch(asked, size):
+            return False
+        self._answered = answered
+        self.gate.add(DELEGATED)
+        # The end of the tick looks how much the client has to read.
+        self.output.touch()
+        return True
+
+    def fetched(self, following: i64, count: i64) -> None:
+        answered = self._answered
+        self._answered = None
+        if answered is not None:
+            self._schedule.now()
+            answered(int(following), int(count))
+            self.go_on(DELEGATED)
+            self._schedule.request()
+
     # -- the protocol -------------------------------------------------------------------------------------------
 
     def _find_protocol(self, data: bytes) -> None:
@@ -234,7 +262,14 @@ class Peer(Receiver):
                 transport.write(TLS_HEADER)
                 self._hang_up(transport)
                 return
-        self._connection = self._connections.begin(spoken, self.output, self.name, self._security())
+        self._connection = connection = self._connections.begin(spoken, self.output, self.name, self._security())
+        relayed = self._relayed
+        if (
+            relayed is not None
+            and relayed.link.answers_fetches is not None
+            and isinstance(connection, ServerConnection)
+        ):
+            connection.delegate = self._delegate
         self._take(data)
 
     def _begin_tls(self, transport: asyncio.Transport) -> None:
@@ -395,25 +430,21 @@ class Peer(Receiver):
 
     def flush(self, now: float) -> None:
         """Write the output that was gathered. `now` is the loop's time."""
-        data = self.output.take_together()
-        chunks = [] if data is not None else self.output.take()
         transport = self._transport
         if transport is None or self._has_said_all:
+            self.output.take()
             return
         unsent: i64 = 0
         relayed = self._relayed
         if relayed is not None and self._tls is None:
-            # Compiled calls, as there are many in a tick.
             if relayed.is_closing():
+                self.output.take()
                 return
-            if data:
-                self.sent_bytes += len(data)
-                relayed.write(data)
-            for chunk in chunks:
-                self.sent_bytes += len(chunk)
-                relayed.write(bytes(chunk))
+            self._write_out(relayed)
             unsent = relayed.get_write_buffer_size()
         else:
+            data = self.output.take_together()
+            chunks = [] if data is not None else self.output.take()
             if transport.is_closing():
                 return
             if data:
@@ -441,6 +472,17 @@ class Peer(Receiver):
                 self._loop.call_soon(self.go_on, BEFORE_CLOSE)
         elif engine.is_open and not self._was_open:
             self._opened()
+
+    def _write_out(self, relayed: RelayedTransport) -> None:
+        # Compiled calls, as there are many in a tick.
+        data = self.output.take_together()
+        if data:
+            self.sent_bytes += len(data)
+            relayed.write(data)
+        elif data is None:
+            for chunk in self.output.take():
+                self.sent_bytes += len(chunk)
+                relayed.write(bytes(chunk))
 
     def _hang_up(self, transport: asyncio.Transport) -> None:
         """Close the socket after everything is sent. A peer that was refused, and each peer with TLS, gets time to read

@@ -36,6 +36,7 @@ from flintmq.broker.ports import (
     StreamCursor,
     StreamLimits,
     StreamLog,
+    StreamPlace,
     TerminusRecord,
     UserRecord,
     VHostRecord,
@@ -292,7 +293,9 @@ class MemoryDefinitions(DefinitionStore):
 
 
 class MemoryStream(StreamLog):
-    """`damaged` are offsets that cannot be read any more; `limits` and `retired_ms` what was asked for last."""
+    """`damaged` are offsets that cannot be read any more; `limits` and `retired_ms` what was asked for last; `placed`
+    is where a message is on the disk.
+    """
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -302,6 +305,7 @@ class MemoryStream(StreamLog):
         self.limits = StreamLimits()
         self.retired_ms: list[int] = []
         self.has_more_to_retire = False
+        self.placed: StreamPlace | None = None
 
     @property
     def first_offset(self) -> int:
@@ -339,6 +343,9 @@ class MemoryStream(StreamLog):
 
     def cursor(self, offset: int, ahead_bytes: int) -> StreamCursor:
         return MemoryCursor(self, offset)
+
+    def place(self, offset: int) -> StreamPlace | None:
+        return self.placed
 
     def offset_near(self, timestamp_ms: int) -> int:
         return max(self.offset_at(timestamp_ms) - 3, self.first)

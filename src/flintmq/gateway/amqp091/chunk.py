@@ -7,6 +7,7 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import LocalProtocolError
 from flintmq.broker.message import Address, Message
+from flintmq.broker.ports import StreamCursor
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.conversion.converted import TO_091
 from flintmq.wire.amqp091.chunk import REDELIVERED, push_long_record, push_record, push_run
@@ -104,3 +105,24 @@ class Chunk:
             self._pieces[self._run_at] = writer.getvalue()
             writer.truncate(0)
         self._run_next = _NO_RUN
+
+
+def read_range(cursor: StreamCursor, start: i64, stop: i64, chunk: Chunk) -> i64:
+    """Fill a chunk with the messages from `start` on, at which the cursor is. Returns the offset behind the last one.
+
+    Damaged messages at the end of the range are left out; the returned offset is then behind them, too.
+    """
+    following = start
+    while not chunk.is_full:
+        run = cursor.run(stop, chunk.room, chunk.count == 0, CODEC_091.format)
+        if cursor.run_count > 0:
+            following = cursor.offset
+            chunk.push_run(following - cursor.run_count, cursor.run_count, run)
+            continue
+        message = cursor.next(stop)
+        if message is None:
+            return min(cursor.offset, stop)
+        if not chunk.push(cursor.offset - 1, message, False):
+            break
+        following = cursor.offset
+    return following

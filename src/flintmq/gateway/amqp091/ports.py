@@ -1,6 +1,7 @@
 """The interfaces of connections and channels that consumers, deliveries and transactions depend on."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 from mypy_extensions import i64
 
@@ -31,6 +32,10 @@ class ClientConnection(ConnectionOwner):
         self.window = Window()
         # The deliveries of the channel that got the last message.
         self.last: Outflow | None = None
+        # Has the node to which the client is connected answer a fetch, if that is another one. Its arguments are the
+        # encoded DelegatedFetch, the size of an answer, and what is to be called with the offset behind the last
+        # message and the number of messages: 0 if the node had no answer. Returns whether the node was asked.
+        self.delegate: Callable[[bytes, int, Callable[[int, int], None]], bool] | None = None
         # Whether basic.qos limits the whole channel even without `global`.
         self.limits_channel = False
 

@@ -9,8 +9,8 @@ from typing import Final
 from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.gateway.amqp091.channel import ServerChannel
-from flintmq.gateway.amqp091.chunk import NO_PROPERTIES, Chunk
-from flintmq.gateway.amqp091.codec import CODEC_091
+from flintmq.gateway.amqp091.chunk import NO_PROPERTIES, Chunk, read_range
+from flintmq.gateway.amqp091.delegated_fetch import FETCH_AHEAD_BYTES, DelegatedFetch
 from flintmq.gateway.amqp091.handlers import Handlers
 from flintmq.wire.amqp091.methods import (
     StreamFetch,
@@ -20,9 +20,6 @@ from flintmq.wire.amqp091.methods import (
     StreamSpan,
     StreamSpanOk,
 )
-
-# Bytes that are read from the disk at once, because a reader of a range needs all of it.
-_FETCH_AHEAD_BYTES: Final = 256 * 1024
 
 METHODS: Final[Handlers] = Handlers()
 
@@ -47,39 +44,69 @@ def fetch(channel: ServerChannel, method: StreamFetch) -> None:
 
     Raises PreconditionFailed if the offset is before the first one that is kept.
     """
+    stream, stop = _range(channel, method)
+    if method.offset >= stop or not _delegate(channel, method, stream, stop):
+        _answer(channel, method, stream, stop)
+
+
+def _range(channel: ServerChannel, method: StreamFetch) -> tuple[StreamQueue, int]:
+    """Return the stream, and the end of what can be fetched. Raises AmqpError."""
     channel.check_read(method.queue)
     stream = _stream(channel, method.queue)
     log = stream.log
     start = method.offset
-    stop = min(method.end_offset, log.durable_offset)
     if start < log.first_offset:
         raise PreconditionFailed(
             f"offset {start} of stream '{method.queue}' in vhost '{channel.vhost.name}' is gone: the first one "
             f"kept is {log.first_offset}"
         )
+    return stream, min(method.end_offset, log.durable_offset)
+
+
+def _answer(channel: ServerChannel, method: StreamFetch, stream: StreamQueue, stop: int) -> None:
+    start = method.offset
     chunk = Chunk(method.max_bytes)
     following = start
     if start < stop:
-        cursor = log.cursor(start, min(_FETCH_AHEAD_BYTES, chunk.room))
-        while not chunk.is_full:
-            run = cursor.run(stop, chunk.room, chunk.count == 0, CODEC_091.format)
-            if cursor.run_count > 0:
-                following = cursor.offset
-                chunk.push_run(following - cursor.run_count, cursor.run_count, run)
-                continue
-            message = cursor.next(stop)
-            if message is None:
-                # The rest of the range was damaged, and is skipped.
-                following = min(cursor.offset, stop)
-                break
-            if not chunk.push(cursor.offset - 1, message, False):
-                break
-            following = cursor.offset
-    if chunk.count > 0:
-        stream.fetched(following, chunk.count)
-        channel.deliveries.delivered_no_ack += chunk.count
+        cursor = stream.log.cursor(start, min(FETCH_AHEAD_BYTES, chunk.room))
+        following = read_range(cursor, start, stop, chunk)
+    _count(channel, stream, following, chunk.count)
     answer = StreamFetchOk(first_offset=start, next_offset=following, record_count=chunk.count)
     channel.reply_with(answer, NO_PROPERTIES, chunk.take())
+
+
+def _count(channel: ServerChannel, stream: StreamQueue, following: int, count: int) -> None:
+    if count > 0:
+        stream.fetched(following, count)
+        channel.deliveries.delivered_no_ack += count
+
+
+def _delegate(channel: ServerChannel, method: StreamFetch, stream: StreamQueue, stop: int) -> bool:
+    """Have the client's node answer a fetch, if it has the messages; the client's next method waits meanwhile."""
+    delegate = channel.connection.delegate
+    if delegate is None or channel.confirms.is_behind:
+        return False
+    place = stream.log.place(method.offset)
+    if place is None:
+        return False
+
+    def answered(following: int, count: int) -> None:
+        def finish() -> None:
+            if count > 0:
+                _count(channel, stream, following, count)
+            else:
+                # That node cannot read them, and nor might it the next ones.
+                channel.connection.delegate = None
+                _answer(channel, method, *_range(channel, method))
+
+        channel.go_on(method, finish)
+
+    size = Chunk(method.max_bytes).room
+    asked = DelegatedFetch(channel.number, channel.connection.engine.tuning.frame_max, method.offset, stop, size, place)
+    if not delegate(asked.encode(), int(size), answered):
+        return False
+    channel.hold_methods()
+    return True
 
 
 @METHODS.handles(StreamSpan)

@@ -5,9 +5,10 @@ The broker decides everything else: how long a handshake may take, who may log i
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, cast, final
 
+from librt.strings import BytesWriter, read_i64_be, write_i64_be
 from mypy_extensions import i64
 
 from flintmq.base.errors import ConnectionLost
@@ -15,7 +16,7 @@ from flintmq.base.limits import LINK_FIRST_BYTES, LINK_REPORT_BYTES
 from flintmq.protocol.sniff import TLS_HEADER, sniff
 from flintmq.protocol.sniff import Protocol as Spoken
 from flintmq.server.certificates import Tls
-from flintmq.server.relay.frames import CLOSE, END, OVER, REFUSED, SECURED
+from flintmq.server.relay.frames import CLOSE, END, FETCH, FETCHED, OVER, REFUSED, SECURED
 from flintmq.server.relay.link import Channel, Link
 from flintmq.server.tls import TlsTransport
 from flintmq.server.unauthenticated import HandshakeReads, ReadThrottle
@@ -33,6 +34,9 @@ _SLOW_SECONDS: Final = 1.0
 # The bytes that a client may still send after its TLS has ended. A client that sends more is disconnected.
 _UNHEARD_MAX_BYTES: Final = 1024 * 1024
 
+# The number before a fetch in its frame.
+_SIZE_BYTES: Final = 8
+
 # Listeners: those whose clients begin with TLS, and the one whose clients do not use it.
 _HTTPS: Final = "https"
 _SECURE: Final = ("amqp/ssl", _HTTPS)
@@ -47,13 +51,35 @@ _UNHEARD: Final = 3
 
 
 @final
-class Clients:
-    """What all clients of a link share. `tls` returns the TLS of the listeners, or None."""
+class Fetched:
+    """The answer to a fetch of a stream: bytes for the client, with `count` messages before the offset `following`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, link: Link, tls: Callable[[], Tls | None]) -> None:
+    def __init__(self, pieces: Sequence[bytes | memoryview], following: int, count: int) -> None:
+        self.pieces = pieces
+        self.following = following
+        self.count = count
+
+
+NOT_FETCHED: Final = Fetched((), 0, 0)
+
+
+@final
+class Clients:
+    """What all clients of a link share. `tls` returns the TLS of the listeners, or None. `fetch` answers fetches that
+    the broker delegates to this end.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        link: Link,
+        tls: Callable[[], Tls | None],
+        fetch: Callable[[bytes], Fetched] = lambda _: NOT_FETCHED,
+    ) -> None:
         self.link = link
         self.throttle = ReadThrottle(loop)
         self.tls = tls
+        self.fetch = fetch
         self.view = memoryview(bytearray(_BUFFER_BYTES))
         self._loop = loop
         self._touched: list[Client] = []
@@ -273,7 +299,26 @@ class Client(Channel):
             transport.write(data)
         else:
             self._tls.write(data)
-        self._written += len(data)
+        self._has_written(len(data))
+
+    def _fetch(self, transport: asyncio.Transport, payload: bytes) -> None:
+        """Answer a fetch that the broker has delegated, and tell it what the client got."""
+        answer = self._clients.fetch(payload[_SIZE_BYTES:])
+        if answer.count > 0 and not transport.is_closing():
+            for piece in answer.pieces:
+                if self._tls is None:
+                    transport.write(piece)
+                else:
+                    self._tls.write(bytes(piece))
+        w = BytesWriter()
+        write_i64_be(w, answer.following)
+        write_i64_be(w, answer.count)
+        self.link.send(FETCHED, self.number, w.getvalue())
+        self._has_written(read_i64_be(payload, 0))
+
+    def _has_written(self, size: i64) -> None:
+        """Count what came from the broker, and report it once the kernel has taken it."""
+        self._written += size
         if self._written - self._reported >= LINK_REPORT_BYTES and not self._is_touched:
             self._is_touched = True
             self._clients.touched(self)
@@ -294,7 +339,9 @@ class Client(Channel):
         transport = self._transport
         if transport is None:
             return
-        if kind == END:
+        if kind == FETCH:
+            self._fetch(transport, payload)
+        elif kind == END:
             if self._tls is not None:
                 self._stage = _UNHEARD
                 self._tls.write_eof()

@@ -35,6 +35,12 @@ OVER: Final = 7
 REFUSED: Final = 8
 # On channel 0: JSON for the program at the other end.
 NOTE: Final = 9
+# The other end is to answer a fetch of its client. The payload is how many bytes of DATA the answer counts as (64
+# bits), and what it is to answer. Only an end that has noted that it can is asked.
+FETCH: Final = 10
+# The fetch is answered. The payload: the offset behind the last message, and the number of messages; 0 if there is no
+# answer (64 bits each).
+FETCHED: Final = 11
 
 HEAD_BYTES: Final = 8
 # The length of a payload has 24 bits.
@@ -140,7 +146,7 @@ class FrameReader:
                     at = start
                     continue
                 limit: i64 = DATA_MAX_BYTES if kind == NOTE else PAYLOAD_MAX_BYTES
-                if kind < OPEN or kind > NOTE or length > limit or (kind == CREDIT and length != 4):
+                if kind < OPEN or kind > FETCHED or length > limit or (kind == CREDIT and length != 4):
                     raise LinkViolation(f"link: kind {kind} with {length} bytes is no frame")
                 if size - start < length:
                     break

@@ -7,14 +7,16 @@ leader for long, clients are disconnected as they come, because they may know a 
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, cast, final
 
 from flintmq.server.acceptor import ACCEPTED_PER_TURN, Acceptor, StreamProtocol
 from flintmq.server.certificates import Tls
-from flintmq.server.relay.client import Clients
+from flintmq.server.relay.client import Clients, Fetched
+from flintmq.server.relay.frames import NOTE
 from flintmq.server.relay.link import Link, refuse
+from flintmq.server.relay.notes import ANSWERS_FETCHES
 
 # Most elections are over by then. A client that waits longer could as well try the next address that it has.
 PATIENCE_SECONDS: Final = 1.0
@@ -24,14 +26,22 @@ PATIENCE_SECONDS: Final = 1.0
 class Front:
     """The front of a node. `listening` has its sockets by the names of their addresses, as in `server/addresses.py`.
 
-    `tls` is that of clients, which ends here. At most `client_max` clients are relayed at a time.
+    `tls` is that of clients, which ends here. At most `client_max` clients are relayed at a time. `fetch` answers
+    fetches of streams that the leader delegates.
     """
 
-    def __init__(self, listening: Mapping[str, list[socket.socket]], tls: Tls | None, client_max: int) -> None:
+    def __init__(
+        self,
+        listening: Mapping[str, list[socket.socket]],
+        tls: Tls | None,
+        client_max: int,
+        fetch: Callable[[bytes], Fetched],
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listening = listening
         self._tls = tls
         self._client_max = client_max
+        self._fetch = fetch
         self._acceptors: dict[str, Acceptor] = {}
         # The link to the leader, and what clients on it share; None without a leader.
         self._link: Link | None = None
@@ -89,11 +99,12 @@ class Front:
         connecting = self._loop.create_task(
             self._loop.create_connection(lambda: cast(asyncio.Protocol, link), sock=connection)
         )
-        clients = Clients(self._loop, link, lambda: self._tls)
+        clients = Clients(self._loop, link, lambda: self._tls, self._fetch)
         try:
             # Event loops and the socket would both close the descriptor if this was cancelled.
             await asyncio.shield(connecting)
             self._stop_waiting()
+            link.send(NOTE, 0, ANSWERS_FETCHES)
             self._link, self._clients = link, clients
             self._go_on()
             reason: str = await lost

@@ -115,6 +115,8 @@ class Link(FrameSink):
         # Channels that take more input in the next turn.
         self._later: list[Channel] = []
         self._violation = ""
+        # Whether the other end can answer a fetch of streams now; None if it never can.
+        self.answers_fetches: Callable[[], bool] | None = None
 
     def __len__(self) -> int:
         """Return the number of open channels."""

@@ -1,4 +1,4 @@
-"""Notes between the broker and its I/O workers, as JSON on channel 0 of their link."""
+"""Notes between the broker and its I/O workers, or other nodes, as JSON on channel 0 of their link."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +9,9 @@ import msgspec
 from flintmq import __version__
 from flintmq.base.errors import FlintError
 from flintmq.server.config import CertificateSettings, TlsSettings
+
+# The note of another node of the cluster: it can answer fetches of streams.
+ANSWERS_FETCHES: Final = b'{"answers": "fetches"}'
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,28 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import cast, final
 
 from flintmq.base.limits import LINK_READ_FIRST_SECONDS
 from flintmq.server import logs
 from flintmq.server.amqp import AmqpServer
 from flintmq.server.relay.link import Link
+from flintmq.server.relay.notes import ANSWERS_FETCHES
 
 log = logs.get_logger()
 
 
 @final
 class Relays:
-    """Serves the clients that other nodes relay to `server`."""
+    """Serves the clients that other nodes relay to `server`.
 
-    def __init__(self, server: AmqpServer) -> None:
+    `has_confirmed` tells whether a node has everything that is confirmed, so that fetches can be delegated to it.
+    """
+
+    def __init__(self, server: AmqpServer, has_confirmed: Callable[[str], bool]) -> None:
         self._server = server
+        self._has_confirmed = has_confirmed
         self._loop = asyncio.get_running_loop()
         self._links: dict[str, Link] = {}
         self._connecting: set[asyncio.Task[None]] = set()
@@ -44,7 +50,11 @@ class Relays:
                 del self._links[node]
                 log.info("relay ended", node=node, reason=reason)
 
-        link = Link(self._loop, server.schedule.request, server.reception.receive, lambda *_: None, on_lost)
+        def on_note(to: Link, note: bytes) -> None:
+            if note == ANSWERS_FETCHES:
+                to.answers_fetches = lambda: self._has_confirmed(node)
+
+        link = Link(self._loop, server.schedule.request, server.reception.receive, on_note, on_lost)
         before, self._links[node] = self._links.get(node), link
         if before is not None:
             # The node has lost it, and this end does not know.

@@ -6,6 +6,7 @@ It has the methods of `asyncio.Transport` that a peer uses, and not the class: a
 from collections import deque
 from typing import Final, final
 
+from librt.strings import BytesWriter, read_i64_be, write_i64_be
 from mypy_extensions import i64, mypyc_attr
 
 from flintmq.base.errors import ConnectionLost
@@ -16,7 +17,7 @@ from flintmq.base.limits import (
     LINK_SHARED_BYTES,
     LINK_WIDE_BYTES,
 )
-from flintmq.server.relay.frames import CLOSE, END, OVER, REFUSED, SECURED
+from flintmq.server.relay.frames import CLOSE, END, FETCH, FETCHED, OVER, REFUSED, SECURED
 from flintmq.server.relay.link import Channel, Link
 
 # What waits is not sent in smaller pieces than this.
@@ -54,6 +55,10 @@ class Receiver:
 
     def refused(self, error: ConnectionLost) -> None:
         """The client has violated TLS. Nothing more comes from it."""
+        raise NotImplementedError
+
+    def fetched(self, following: i64, count: i64) -> None:
+        """The other end has answered a fetch with `count` messages before the offset `following`, or could not: 0."""
         raise NotImplementedError
 
 
@@ -134,6 +139,9 @@ class RelayedTransport(Channel):
             self._waiting.append(data)
             self._waiting_bytes += size
             self._push()
+        self._look_whether_full()
+
+    def _look_whether_full(self) -> None:
         if not self._is_full and self._unsent_bytes() > self._high:
             self._is_full = True
             self._receiver.pause_writing()
@@ -222,6 +230,26 @@ class RelayedTransport(Channel):
         if self._is_full and self._unsent_bytes() <= self._low:
             self._is_full = False
             self._receiver.resume_writing()
+
+    def fetch(self, asked: bytes, size: i64) -> bool:
+        """Have the other end answer a fetch of the client behind everything that was written, and call `fetched`.
+
+        The answer counts as `size` bytes. Returns False if the other end cannot, or should not now.
+        """
+        link = self.link
+        can = link.answers_fetches
+        if can is None or self._is_closing or self._last_kind != 0 or self._is_at_end:
+            return False
+        if self._waiting_bytes > 0 or self._outstanding > link.window() or not can():
+            return False
+        self._outstanding += size
+        link.outstanding += size
+        w = BytesWriter()
+        write_i64_be(w, size)
+        w.write(asked)
+        link.send(FETCH, self.number, w.getvalue())
+        self._look_whether_full()
+        return True
 
     # -- input --------------------------------------------------------------------------------------------------
 
@@ -319,6 +347,8 @@ class RelayedTransport(Channel):
                 self._receiver.secured(payload)
         elif kind == REFUSED and not self._is_closing:
             self._receiver.refused(ConnectionLost(payload.decode(errors="replace")))
+        elif kind == FETCHED and not self._is_closing:
+            self._receiver.fetched(read_i64_be(payload, 0), read_i64_be(payload, 8))
 
     def on_link_lost(self, reason: str) -> None:
         self._end = ConnectionLost(reason)

@@ -185,6 +185,10 @@ class OperationLog:
         """The number up to which a node has acknowledged all operations; 0 if it has not said so."""
         return self._acknowledged.get(node, 0)
 
+    def has_confirmed(self, node: str) -> bool:
+        """Whether a node has acknowledged everything that is confirmed."""
+        return 0 < self.confirmed <= self.acknowledged(node)
+
     def forget(self, term: int, node: str) -> None:
         """A node was lost in this term: what it has acknowledged is not known any more."""
         with self._lock:

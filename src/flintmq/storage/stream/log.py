@@ -1,17 +1,20 @@
 """A stream as the broker sees it: records are staged in memory, and read from files once they are written."""
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from flintmq.broker.message import Message
-from flintmq.broker.ports import StreamCursor, StreamLimits, StreamLog
+from flintmq.broker.ports import StreamCursor, StreamLimits, StreamLog, StreamPlace
 from flintmq.storage.content import ContentReader
 from flintmq.storage.stream.cursor import SegmentCursor, unreadable
 from flintmq.storage.stream.encoder import StreamBlock, StreamEncoder
 from flintmq.storage.stream.files import StreamFiles
 from flintmq.storage.stream.index import INDEX_STEP_BYTES
 from flintmq.storage.stream.open_files import OpenFiles
+
+# The parts of a segment's path within the data directory: streams, the id of the queue, the name.
+PATH_PARTS: Final = 3
 
 
 @final
@@ -93,6 +96,19 @@ class SegmentedStream(StreamLog):
     def cursor(self, offset: int, ahead_bytes: int) -> StreamCursor:
         self._close_retired()
         return SegmentCursor(self.files, self._open_files, self._content, offset, ahead_bytes)
+
+    def place(self, offset: int) -> StreamPlace | None:
+        files = self.files
+        segment = files.segment_at(offset)
+        if segment is None:
+            return None
+        try:
+            index = files.index_of(segment)
+        except OSError:
+            # Whoever reads there finds out why.
+            return None
+        path = "/".join(segment.path.parts[-PATH_PARTS:])
+        return StreamPlace(path, segment.first_offset, index.magic, index.position_of(offset), segment.size)
 
     def _close_retired(self) -> None:
         """Close removed files, which keep their disk space while they are open."""

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, cast
 
 from flintmq.base.errors import ConnectionLost
-from flintmq.server.relay.client import Client, Clients
+from flintmq.server.relay.client import Client, Clients, Fetched
 from flintmq.server.relay.link import Channel, Link
 from flintmq.server.relay.transport import Receiver, RelayedTransport
 from tests.sim.loop import VirtualLoop
@@ -150,6 +150,8 @@ class Server(Receiver):
         self.is_full = False
         self.certificate = b""
         self.refusal = ""
+        # The offsets and numbers of messages of fetches that the other end has answered.
+        self.answers: list[tuple[int, int]] = []
         # Pause after so many bytes.
         self.pause_at = 1 << 40
 
@@ -189,6 +191,9 @@ class Server(Receiver):
     def refused(self, error: ConnectionLost) -> None:
         self.refusal = str(error)
 
+    def fetched(self, following: int, count: int) -> None:
+        self.answers.append((following, count))
+
 
 class Pair:
     """A worker's end and the broker's end of a link, and the sockets that were accepted."""
@@ -208,7 +213,11 @@ class Pair:
             link.connection_made(end)
         self.worker, self.broker = links
         self.pipes = ends
-        self.clients = Clients(cast(asyncio.AbstractEventLoop, self.loop), self.worker, lambda: None)
+        # What the worker's end answers to fetches, by what it is asked.
+        self.fetches: dict[bytes, Fetched] = {}
+        self.clients = Clients(
+            cast(asyncio.AbstractEventLoop, self.loop), self.worker, lambda: None, lambda asked: self.fetches[asked]
+        )
 
     def _link(self) -> Link:
         link = Link(

@@ -17,6 +17,7 @@ from flintmq.server.certificates import Tls, tls_of
 from flintmq.server.config import TlsSettings
 from flintmq.server.peer import Peer
 from flintmq.server.relay import front
+from flintmq.server.relay.client import NOT_FETCHED
 from flintmq.server.relay.front import Front
 from flintmq.server.relay.link import Link
 from flintmq.server.relay.reception import Reception
@@ -97,7 +98,7 @@ class Node:
     """A front, and the ports of its listeners."""
 
     def __init__(self, listening: dict[str, list[socket.socket]], tls: Tls | None, client_max: int) -> None:
-        self.front = Front(listening, tls, client_max)
+        self.front = Front(listening, tls, client_max, lambda _: NOT_FETCHED)
         self.ports = {name: int(sockets[0].getsockname()[1]) for name, sockets in listening.items()}
 
     async def connect(self, name: str = "amqp") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -13,6 +13,7 @@ from flintmq.base.limits import (
     LINK_WIDE_BYTES,
 )
 from flintmq.server.acceptor import ACCEPTED_PER_TURN
+from flintmq.server.relay.client import NOT_FETCHED, Fetched
 from flintmq.server.relay.frames import NOTE
 from tests.unit.server.relay.pair import PEERNAME, Pair, Socket
 
@@ -375,3 +376,84 @@ def test_an_internal_error_ends_one_client_only(pair: Pair) -> None:
     pair.run()
     assert server.is_lost
     assert bytes(others_server.received) == b"fine"
+
+
+# -- fetches that the other end answers ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reading(pair: Pair) -> Pair:
+    """A pair whose worker's end can read streams."""
+    pair.broker.answers_fetches = lambda: True
+    pair.fetches = {b"many": Fetched([b"1, ", memoryview(b"2, "), b"3"], 9, 3), b"none": NOT_FETCHED}
+    return pair
+
+
+def test_an_answer_is_between_what_is_written_before_and_behind_it(reading: Pair) -> None:
+    """The broker learns how far it went, and no byte of it came over the link."""
+    socket, server = reading.connected()
+    server.end.write(b"before ")
+    assert server.end.fetch(b"many", MIB)
+    server.end.write(b" behind")
+    reading.run()
+    assert bytes(socket.written) == b"before 1, 2, 3 behind"
+    assert server.answers == [(9, 3)]
+    assert server.end.get_write_buffer_size() == 0
+    assert reading.broker.outstanding < 2 * LINK_REPORT_BYTES
+
+
+def test_an_end_that_has_no_answer(reading: Pair) -> None:
+    """It says so, and the client gets nothing."""
+    socket, server = reading.connected()
+    assert server.end.fetch(b"none", MIB)
+    reading.run()
+    assert (bytes(socket.written), server.answers) == (b"", [(0, 0)])
+    assert server.end.get_write_buffer_size() == 0
+
+
+def test_who_is_not_asked_for_an_answer(reading: Pair) -> None:
+    """An end that never can, one that cannot now, and one that has much for the client already, or is closing."""
+    _socket, server = reading.connected()
+    reading.broker.answers_fetches = None
+    assert not server.end.fetch(b"many", MIB)
+    reading.broker.answers_fetches = lambda: False
+    assert not server.end.fetch(b"many", MIB)
+    reading.broker.answers_fetches = lambda: True
+    server.end.write(bytes(2 * LINK_UNSENT_BYTES))
+    assert not server.end.fetch(b"many", MIB)
+    _, other = reading.connected()
+    other.end.close()
+    assert not other.end.fetch(b"many", MIB)
+    reading.run()
+    assert not server.answers
+    assert not other.answers
+
+
+def test_a_client_that_does_not_read_its_answers(reading: Pair) -> None:
+    """The broker knows that the client has more to read than it should, until it has read that."""
+    reading.fetches[b"long"] = Fetched([bytes(4 * MIB)], 100, 100)
+    socket, server = reading.connected()
+    server.end.set_write_buffer_limits(high=MIB, low=MIB // 4)
+    socket.takes = 0
+    assert server.end.fetch(b"long", 4 * MIB)
+    assert server.is_full
+    reading.run(2.0)
+    assert server.end.get_write_buffer_size() > 3 * MIB
+    assert not server.end.fetch(b"long", 4 * MIB)
+    socket.let_read(5 * MIB)
+    reading.run(2.0)
+    assert not server.is_full
+    assert server.end.get_write_buffer_size() == 0
+    assert server.end.fetch(b"long", 4 * MIB)
+
+
+def test_the_end_of_a_client_whose_fetch_is_not_answered(reading: Pair) -> None:
+    """Nobody waits for the answer any more."""
+    socket, server = reading.connected()
+    assert socket.client is not None
+    assert server.end.fetch(b"many", MIB)
+    socket.client.connection_lost(None)
+    reading.run()
+    assert server.is_lost
+    assert not server.answers
+    assert reading.broker.outstanding == 0

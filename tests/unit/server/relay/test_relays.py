@@ -18,7 +18,7 @@ class Broker:
         self.schedule = SimpleNamespace(read_first_seconds=0.0, request=lambda: None)
         self.connections = SimpleNamespace(links=[])
         self.reception = SimpleNamespace(receive=lambda *_: None, is_closed=False)
-        self.relays = Relays(cast(AmqpServer, self))
+        self.relays = Relays(cast(AmqpServer, self), lambda node: node == "a")
 
     def connect(self, node: str) -> socket.socket:
         """Begin the relay of a node, and return its end."""
