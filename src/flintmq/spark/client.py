@@ -1,4 +1,4 @@
-"""A client that connects again, and repeats the interrupted call, after a restart of the broker."""
+"""A client that connects again, and repeats the interrupted call, when the broker was restarted or another node leads."""
 
 import time
 from collections.abc import Callable
@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 import flintmq.client as fc
-from flintmq.base.errors import ConnectionForced, ConnectionLost
-from flintmq.spark.endpoint import Endpoint
+from flintmq.base.errors import ConnectionLost
+from flintmq.spark.endpoint import Endpoint, is_passing
 
 # How long the client waits for a broker that it was connected to: a restart may have to recover a large journal.
 PATIENCE_SECONDS: Final = 60.0
@@ -67,9 +67,7 @@ class ReconnectingClient:
                 self.close()
                 now = time.monotonic()
                 deadline = deadline or now + PATIENCE_SECONDS
-                # Other closes have lasting reasons, such as a wrong password or an unknown vhost.
-                is_permanent = isinstance(error, fc.ConnectionClosed) and error.code != ConnectionForced.code
-                if is_permanent or not self._patient or now + pause > deadline:
+                if not is_passing(error) or not self._patient or now + pause > deadline:
                     raise
             else:
                 self._patient = True
