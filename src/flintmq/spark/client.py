@@ -1,4 +1,4 @@
-"""A client that connects again, and repeats the interrupted call, when the broker was restarted or another node leads."""
+"""A client that connects again, and repeats the interrupted call, after a restart or when another node leads."""
 
 import time
 from collections.abc import Callable
@@ -22,11 +22,12 @@ class ReconnectingClient:
 
     A `patient` client, which tasks use, waits for a broker that it cannot reach. The driver, which plans queries, uses
     one that is not: its first call fails at once. After one successful call every client is patient. With `confirms`,
-    the channel is in confirm mode.
+    the channel is in confirm mode. `node` is the number of the node of a cluster that is tried first.
     """
 
-    def __init__(self, endpoint: Endpoint, confirms: bool, patient: bool) -> None:
+    def __init__(self, endpoint: Endpoint, confirms: bool, patient: bool, node: int = 0) -> None:
         self._endpoint = endpoint
+        self._node = node
         self._confirms = confirms
         self._patient = patient
         self._connection: fc.Connection | None = None
@@ -84,7 +85,7 @@ class ReconnectingClient:
 
     def _open(self) -> fc.Channel:
         if self._connection is None:
-            self._connection = self._endpoint.connect()
+            self._connection = self._endpoint.connect(self._node)
         if self._channel is None:
             self._channel = self._connection.channel(confirms=self._confirms)
         return self._channel

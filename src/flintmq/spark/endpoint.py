@@ -34,14 +34,18 @@ class Endpoint:
             return f"the variable {self.env} (option urlEnv)"
         return f"the file {self.file} (option urlFile)" if self.file else "the option url"
 
-    def connect(self) -> fc.Connection:
+    def connect(self, first: int = 0) -> fc.Connection:
         """Connect to the broker, or to the first node of the cluster that serves clients.
+
+        The nodes are tried in turn, from number `first` on; numbers go on with the first node behind the last one.
 
         Raises FlintError if none can be reached, or the login is refused; InvalidUrl if one of the URLs is wrong.
         """
         urls = self.resolve().split() or [""]
         for url in urls:
             parse(url)
+        begin = first % len(urls)
+        urls = urls[begin:] + urls[:begin]
         for url in urls[:-1]:
             try:
                 return fc.connect(url, timeout=NODE_SECONDS)

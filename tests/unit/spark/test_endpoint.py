@@ -42,6 +42,14 @@ def test_the_first_node_that_serves_clients(tried: Callable[[Answers], list[tupl
     assert str(NODES.connect()) == B
 
 
+@pytest.mark.parametrize(("first", "order"), [(1, [B, C, A]), (2, [C, A, B]), (3, [A, B, C]), (7, [B, C, A])])
+def test_readers_are_spread(tried: Callable[[Answers], list[tuple[str, float]]], first: int, order: list[str]) -> None:
+    """Each begins with another node, and all nodes are tried."""
+    asked = tried(dict.fromkeys(order[:2], fc.ConnectFailed("gone")))
+    assert str(NODES.connect(first)) == order[2]
+    assert [url for url, _ in asked] == order
+
+
 def test_no_node_serves_clients(tried: Callable[[Answers], list[tuple[str, float]]]) -> None:
     """The error is that of the last one."""
     tried({A: fc.ConnectFailed("a"), B: fc.ConnectFailed("b"), C: fc.ConnectFailed("c")})

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -53,7 +54,7 @@ def read_partition(options: ReadOptions, schema: StructType, partition: InputPar
     queue = partition.queue
     with (
         user_errors(options.endpoint, queue),
-        ReconnectingClient(options.endpoint, confirms=False, patient=True) as client,
+        ReconnectingClient(options.endpoint, confirms=False, patient=True, node=_node(partition)) as client,
     ):
         if isinstance(partition, BrowsePartition):
             decoder = ChunkDecoder(schema, queue, partition.partition, knows_times=False)
@@ -64,6 +65,16 @@ def read_partition(options: ReadOptions, schema: StructType, partition: InputPar
             chunks = kind(client, options, queue).chunks(partition.start, partition.end)
         for chunk in chunks:
             yield decoder.decode(chunk)
+
+
+def _node(partition: OffsetRange | BrowsePartition) -> int:
+    """The number of the node that a task asks first.
+
+    Each node of a cluster reads streams from its own disk, so their readers are spread over all of them.
+    """
+    task = TaskContext.get()
+    is_stream = isinstance(partition, OffsetRange) and not partition.is_leased
+    return task.partitionId() if task is not None and is_stream else 0
 
 
 class BatchReader(DataSourceReader):
