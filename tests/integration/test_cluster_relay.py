@@ -35,14 +35,18 @@ GUEST = ("guest", "guest")
 
 
 class ClusterOfAll(Cluster):
-    """Nodes with all listeners. The certificates are in `path`."""
+    """Nodes with all listeners. The certificates are in `path`, and so is each node's file of settings."""
 
     def __init__(self, path: Path, etcd: EtcdProcess) -> None:
+        self.files = {node: path / f"{node}.toml" for node in NODES}
+        for file in self.files.values():
+            file.touch()
         self.tls_ports, self.http_ports, self.https_ports = ({node: free_port() for node in NODES} for _ in range(3))
         super().__init__(
             path,
             etcd,
             lambda node: {
+                "FLINTMQ_CONFIG": str(self.files[node]),
                 "FLINTMQ_TLS_CERTIFICATE": str(path / "server.pem"),
                 "FLINTMQ_TLS_CA": str(path / "ca.pem"),
                 "FLINTMQ_TLS_VERIFY": "optional",
@@ -183,6 +187,27 @@ def test_tls_ends_at_the_follower(cluster: ClusterOfAll, follower: str, authorit
             assert channel.basic_get(queue, auto_ack=True)[2] == body
             found = connections(cluster, follower)
             assert [(each["user"], each["port"]) for each in found if each["ssl"]] == [("guest", port)]
+
+
+def test_a_follower_takes_up_settings_of_tls(cluster: ClusterOfAll, follower: str, authority: trustme.CA) -> None:
+    """By a signal, like a broker that is alone, while it relays clients."""
+    context = trusting(authority)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    old = pika.ConnectionParameters(
+        "127.0.0.1", cluster.tls_ports[follower], ssl_options=pika.SSLOptions(context, "localhost")
+    )
+    pika.BlockingConnection(old).close()
+    reread = "settings read again"
+    for settings in ('tls.minimum_version = "1.3"', ""):
+        cluster.files[follower].write_text(settings)
+        count = sum(line["event"] == reread for line in cluster.nodes[follower].log)
+        cluster.nodes[follower].process.send_signal(signal.SIGHUP)
+        wait_until(lambda count=count: sum(x["event"] == reread for x in cluster.nodes[follower].log) > count)  # type: ignore[misc]
+        if settings:
+            with pytest.raises(ssl.SSLError):
+                pika.BlockingConnection(old)
+        else:
+            pika.BlockingConnection(old).close()
 
 
 def test_http_through_a_follower(cluster: ClusterOfAll, follower: str, authority: trustme.CA) -> None:

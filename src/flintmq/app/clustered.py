@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from flintmq.app.collector import collect_everything, collect_rarely, collect_young
+from flintmq.app.live_settings import tls_part
 from flintmq.app.node import DRAIN_SECONDS, Node
 from flintmq.app.runtime_environment import CODECS, connection_max, replicated
 from flintmq.base.errors import ConfigurationError, FlintError, StorageError
@@ -58,6 +59,8 @@ async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
     )
     membership.tell_leaders(relaying.relay_to)
     stop = asyncio.create_task(signals.stop.wait())
+    # Clients that this node relays have their TLS here, whichever settings the leader has.
+    reloading.add(tls_part(tls))
     watching = [asyncio.create_task(reloading.watch(signals.reload))]
     if tls is not None:
         watching.append(asyncio.create_task(watch(tls)))

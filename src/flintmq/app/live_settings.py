@@ -13,7 +13,7 @@ from flintmq.management.slices import gathered
 from flintmq.server import logs
 from flintmq.server.alarms import Alarms
 from flintmq.server.amqp import AmqpServer
-from flintmq.server.certificates import tls_of
+from flintmq.server.certificates import Tls, tls_of
 from flintmq.server.config import Settings
 from flintmq.server.reload import Apply, Part
 
@@ -30,6 +30,21 @@ def bound_assembling(server: AmqpServer, alarms: Alarms) -> None:
     server.gateway.reassembly.most = most
     server.gateway.tick.staged.most = max(most, TRANSACTION_MAX_BYTES)
     server.gateway.tick.partial_messages.bound(min(max(PARTIAL_MESSAGES_USER_MAX_BYTES, 2 * message_max), most), most)
+
+
+def tls_part(used: Tls | None) -> Part:
+    """Return the settings of TLS, which `used` takes up; None if there is no TLS since the start."""
+
+    async def prepare(settings: Settings) -> Apply:
+        tls = tls_of(settings.tls, settings.certificates)
+        if tls is None or used is None:
+            if tls is not used:
+                raise ConfigurationError("tls.certificate: TLS comes and goes with a restart")
+            return lambda: None
+        # The object is changed in place, so that other listeners with these certificates get the new ones, too.
+        return partial(used.become, tls)
+
+    return Part(("tls.", "certificates"), prepare, is_always=True)
 
 
 def reloaded_parts(
@@ -54,15 +69,6 @@ def reloaded_parts(
             bound_assembling(server, alarms)
 
         return apply
-
-    async def prepare_tls(settings: Settings) -> Apply:
-        tls = tls_of(settings.tls, settings.certificates)
-        if tls is None or server.tls is None:
-            if tls is not server.tls:
-                raise ConfigurationError("tls.certificate: TLS comes and goes with a restart")
-            return lambda: None
-        # The object is changed in place, so that other listeners with these certificates get the new ones, too.
-        return partial(server.tls.become, tls)
 
     async def prepare_definitions(settings: Settings) -> Apply:
         nonlocal brought_in
@@ -93,6 +99,6 @@ def reloaded_parts(
     return [
         Part(("limits.",), prepare_limits),
         Part(("alarms.",), prepare_alarms),
-        Part(("tls.", "certificates"), prepare_tls, is_always=True),
+        tls_part(server.tls),
         Part(("definitions.", "vhosts", "users"), prepare_definitions, is_always=True),
     ]
