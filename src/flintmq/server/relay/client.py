@@ -305,10 +305,10 @@ class Client(Channel):
         """Answer a fetch that the broker has delegated, and tell it what the client got."""
         answer = self._clients.fetch(payload[_SIZE_BYTES:])
         if answer.count > 0 and not transport.is_closing():
-            for piece in answer.pieces:
-                if self._tls is None:
-                    transport.write(piece)
-                else:
+            if self._tls is None:
+                transport.writelines(answer.pieces)
+            else:
+                for piece in answer.pieces:
                     self._tls.write(bytes(piece))
         w = BytesWriter()
         write_i64_be(w, answer.following)

@@ -79,6 +79,9 @@ class Socket(asyncio.Transport):
         self.unsent += len(data)
         self._send()
 
+    def writelines(self, list_of_data: Any) -> None:  # noqa: ANN401
+        self.write(b"".join(list_of_data))
+
     def let_read(self, size: int) -> None:
         """The client reads so many bytes."""
         assert self.client is not None
