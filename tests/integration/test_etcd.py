@@ -165,6 +165,19 @@ def test_members(server: EtcdProcess) -> None:
     asyncio.run(run())
 
 
+def test_members_of_a_newer_version(server: EtcdProcess) -> None:
+    """What a newer node writes of itself beside what is known here is left out: older nodes go on."""
+
+    async def run() -> None:
+        async with opened(server, "newer") as coordinator:
+            newer = {"name": "a", "replication": "a:5670", "version": "9", "region": "north", "weight": 3}
+            await coordinator._transact([], [coordinator._put("members/a", newer)])
+            await coordinator._transact([], [coordinator._put("regions/north", ["a"])])
+            assert (await coordinator.view()).members == {"a": Member("a", "a", "a:5670", "9")}
+
+    asyncio.run(run())
+
+
 def test_clusters_do_not_see_each_other(server: EtcdProcess) -> None:
     """Also if the name of one is the beginning of the other's."""
 

@@ -267,8 +267,9 @@ class Etcd(Coordinator):
             elif name == _IN_SYNC:
                 in_sync, in_sync_revision = frozenset(value), changed
             elif name.startswith(_MEMBERS):
-                member = Member(name.removeprefix(_MEMBERS), **value)
-                members[member.id] = member
+                # A newer node may write more than this one knows.
+                node = name.removeprefix(_MEMBERS)
+                members[node] = Member(node, value["name"], value["replication"], value["version"])
             elif name.startswith(_ALIVE):
                 alive.add(name.removeprefix(_ALIVE))
             elif name.startswith(_DOUBTS):
