@@ -63,13 +63,14 @@ class Written:
 
         self.ask(join)
 
-    def lead(self, node: str, in_sync: str) -> int:
-        """Let a node lead, in place of another one. Returns the term."""
+    def lead(self, node: str, in_sync: str, following: str | None = None) -> int:
+        """Let a node lead, in place of another one; all nodes in sync follow it, or these. Returns the term."""
 
         async def lead(etcd: Etcd) -> int:
             term = await etcd.elect(await etcd.view(), node, await etcd.grant(600))
             view = await etcd.view()
             assert await etcd.write_in_sync(term, view.in_sync_revision, frozenset(in_sync))
+            await etcd.write_following(term, frozenset(in_sync if following is None else following))
             return term
 
         return self.ask(lead)
@@ -119,8 +120,10 @@ def test_status(cluster: Written) -> None:
         "is_leader": False,
         "is_in_sync": False,
     }
-    cluster.lead("a", "a")
-    assert cluster.run("cluster", "status")[0] == 1
+    cluster.lead("a", "ab", following="a")
+    code, text = cluster.run("cluster", "status")
+    assert code == 1
+    assert [line.split()[-1] for line in text.splitlines() if "example" in line] == ["yes", "no", "no"]
 
 
 def test_a_node_leaves(cluster: Written) -> None:
@@ -147,22 +150,26 @@ async def _resign(etcd: Etcd) -> None:
 
 
 def test_waiting_for_a_node(cluster: Written) -> None:
-    """The wait ends when the node is in sync or leads; a timeout says what the node lacks."""
+    """The wait ends when the node is in sync and follows, or leads; a timeout says what the node lacks."""
     wait = ("cluster", "wait-in-sync")
     assert cluster.run(*wait, "a", "--timeout", "0") == (1, "a is not in sync after 0 s: no node leads")
     cluster.lead("a", "ac")
     assert cluster.run(*wait, "a", "--timeout", "0") == (0, "a is in sync\n")
     assert cluster.run(*wait, "c", "--timeout", "0")[1].endswith("it does not run, or cannot reach etcd")
     assert "does not have everything yet that a has" in cluster.run(*wait, "b", "--timeout", "0.2")[1]
-    assert cluster.run(*wait, "d")[0] == 5
+    assert cluster.run(*wait, "d", "--timeout", "0.2")[0] == 5
+    cluster.lead("a", "abc", following="a")
+    assert "does not have everything yet that a has" in cluster.run(*wait, "b", "--timeout", "0.2")[1]
 
-    async def both() -> tuple[int, str]:
-        waiting = asyncio.create_task(asyncio.to_thread(cluster.run, *wait, "b"))
+    async def both(node: str, *works: Callable[[], object]) -> tuple[int, str]:
+        waiting = asyncio.create_task(asyncio.to_thread(cluster.run, *wait, node))
         await asyncio.sleep(0.2)
-        await asyncio.to_thread(cluster.lead, "b", "ab")
+        for work in works:
+            await asyncio.to_thread(work)
         return await waiting
 
-    assert asyncio.run(both()) == (0, "b is in sync\n")
+    assert asyncio.run(both("b", lambda: cluster.lead("b", "ab"))) == (0, "b is in sync\n")
+    assert asyncio.run(both("d", lambda: cluster.join("d"), lambda: cluster.lead("b", "bd"))) == (0, "d is in sync\n")
 
 
 def test_a_transfer(cluster: Written) -> None:

@@ -178,6 +178,26 @@ def test_members_of_a_newer_version(server: EtcdProcess) -> None:
     asyncio.run(run())
 
 
+def test_who_follows(server: EtcdProcess) -> None:
+    """It is written by the leader only, and forgotten when that one leads no longer."""
+
+    async def run() -> None:
+        async with opened(server, "follows") as coordinator:
+            old = await coordinator.elect(await coordinator.view(), "a", await coordinator.grant(60))
+            await coordinator.write_following(old, frozenset({"a", "b"}))
+            assert (await coordinator.view()).following == {"a", "b"}
+            await coordinator.resign(old)
+            assert (await coordinator.view()).following == frozenset()
+            new = await coordinator.elect(await coordinator.view(), "b", await coordinator.grant(60))
+            assert (await coordinator.view()).following == frozenset()
+            await coordinator.write_following(old, frozenset({"a", "b"}))
+            assert (await coordinator.view()).following == frozenset()
+            await coordinator.write_following(new, frozenset({"b"}))
+            assert (await coordinator.view()).following == {"b"}
+
+    asyncio.run(run())
+
+
 def test_clusters_do_not_see_each_other(server: EtcdProcess) -> None:
     """Also if the name of one is the beginning of the other's."""
 

@@ -48,8 +48,7 @@ def show_cluster(config_file: ConfigFile = None, as_json: Json = False) -> None:
     """
     settings = _settings(config_file)
     view = _ask(settings, lambda coordinator: coordinator.view())
-    # The last nodes that were lost stay in sync, because they may have to lead.
-    in_sync = view.in_sync & view.alive
+    in_sync = _in_sync_now(view)
     leader = None if view.leader is None else view.leader.node
     term = None if view.leader is None else view.leader.term
     nodes = [
@@ -117,7 +116,7 @@ def wait_in_sync(
         float, typer.Option(min=0, metavar="SECONDS", help="How long to wait; 0 looks once.")
     ] = _WAIT_SECONDS,
 ) -> None:
-    """Wait until a node is in sync, or leads. For rolling upgrades, and for probes that ask whether it is ready.
+    """Wait until a node is in sync and follows the leader, or leads. For rolling upgrades, and for readiness probes.
 
     Exit status 1 if it is not within the timeout.
     """
@@ -126,7 +125,7 @@ def wait_in_sync(
 
 
 async def _wait(coordinator: "Coordinator", node: str, seconds: float) -> None:
-    """Look until the node is in sync. etcd need not answer all the time, but at the end."""
+    """Look until the node is in sync. It need not have joined before the end, nor need etcd answer all the time."""
     from flintmq.cluster.coordinator import CoordinatorError
 
     loop = asyncio.get_running_loop()
@@ -134,11 +133,11 @@ async def _wait(coordinator: "Coordinator", node: str, seconds: float) -> None:
     while True:
         try:
             view = await coordinator.view()
-            _check_member(view, node)
             lack = _lack(view, node)
             if not lack:
                 return
             if loop.time() >= until:
+                _check_member(view, node)
                 raise FlintError(f"{node} is not in sync after {seconds:g} s: {lack}")
             async with asyncio.timeout_at(until):
                 await coordinator.changed(view.revision)
@@ -156,9 +155,20 @@ def _lack(view: "View", node: str) -> str:
         return "it does not run, or cannot reach etcd"
     if view.leader is None:
         return "no node leads"
-    if node not in view.in_sync:
+    if node not in _in_sync_now(view):
         return f"it does not have everything yet that {view.leader.node} has; its log tells whether it follows"
     return ""
+
+
+def _in_sync_now(view: "View") -> frozenset[str]:
+    """The nodes that have everything that was confirmed, and get what comes.
+
+    The last nodes that were lost stay in sync, because they may have to lead. Without a leader, these are the nodes one
+    of which will lead.
+    """
+    if view.leader is None:
+        return view.in_sync & view.alive
+    return view.in_sync & (view.following | {view.leader.node})
 
 
 @command("cluster transfer-leadership")

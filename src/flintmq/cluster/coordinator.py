@@ -55,8 +55,9 @@ class View:
     """The cluster at `revision`.
 
     `in_sync` are the nodes that hold everything that was confirmed; `in_sync_revision` is that of its last change, and
-    0 as long as there never was a leader. `doubts` are those of nodes that hear nothing of the leader. `heir` is the
-    node that somebody wants to lead; "" if nobody does.
+    0 as long as there never was a leader. `following` are those of them that follow the leader now, as it says, and the
+    leader itself: without enough nodes, those that were lost stay in sync. `doubts` are those of nodes that hear
+    nothing of the leader. `heir` is the node that somebody wants to lead; "" if nobody does.
     """
 
     revision: int
@@ -67,6 +68,7 @@ class View:
     alive: frozenset[str] = frozenset()
     doubts: dict[str, Doubt] = field(default_factory=dict)
     heir: str = ""
+    following: frozenset[str] = frozenset()
 
 
 class Coordinator:
@@ -109,6 +111,10 @@ class Coordinator:
 
         Returns the revision of the change; 0 if the leader or the nodes in sync have changed.
         """
+
+    @abstractmethod
+    async def write_following(self, term: int, nodes: frozenset[str]) -> None:
+        """Write which nodes in sync follow the leader of `term`; does nothing if another leader was elected."""
 
     @abstractmethod
     async def doubt(self, node: str, doubt: Doubt | None, lease: int) -> None:

@@ -48,6 +48,7 @@ _NOT_LOGGED_IN: Final = (16, 3)
 
 _LEADER: Final = "leader"
 _IN_SYNC: Final = "in_sync"
+_FOLLOWING: Final = "following"
 _MEMBERS: Final = "members/"
 _ALIVE: Final = "alive/"
 _DOUBTS: Final = "doubts/"
@@ -258,6 +259,7 @@ class Etcd(Coordinator):
         alive: set[str] = set()
         doubts: dict[str, Doubt] = {}
         heir = ""
+        following: frozenset[str] = frozenset()
         for each in answer.get("kvs", []):
             name = _bytes(each["key"]).decode()[len(self._prefix) :]
             value = json.loads(_bytes(each["value"]))
@@ -276,8 +278,12 @@ class Etcd(Coordinator):
                 doubts[name.removeprefix(_DOUBTS)] = Doubt(*value)
             elif name == _HEIR:
                 heir = value
+            elif name == _FOLLOWING:
+                following = frozenset(value)
+        if leader is None:
+            following = frozenset()
         revision = int(answer["header"]["revision"])
-        return View(revision, leader, in_sync, in_sync_revision, members, frozenset(alive), doubts, heir)
+        return View(revision, leader, in_sync, in_sync_revision, members, frozenset(alive), doubts, heir, following)
 
     async def changed(self, revision: int) -> None:
         request = {
@@ -312,12 +318,15 @@ class Etcd(Coordinator):
     async def elect(self, seen: View, node: str, lease: int) -> int:
         term = 0 if seen.leader is None else seen.leader.term
         compare = [self._unchanged(_LEADER, term), self._unchanged(_IN_SYNC, seen.in_sync_revision)]
-        changes = [self._put(_LEADER, node, lease), self._delete(_HEIR)]
+        changes = [self._put(_LEADER, node, lease), self._delete(_HEIR), self._delete(_FOLLOWING)]
         return await self._bound(lease, lambda: self._transact(compare, changes))
 
     async def write_in_sync(self, term: int, revision: int, nodes: frozenset[str]) -> int:
         compare = [self._unchanged(_LEADER, term), self._unchanged(_IN_SYNC, revision)]
         return await self._transact(compare, [self._put(_IN_SYNC, sorted(nodes))])
+
+    async def write_following(self, term: int, nodes: frozenset[str]) -> None:
+        await self._transact([self._unchanged(_LEADER, term)], [self._put(_FOLLOWING, sorted(nodes))])
 
     async def doubt(self, node: str, doubt: Doubt | None, lease: int) -> None:
         if doubt is None:

@@ -75,6 +75,8 @@ class Term(Leadership):
         self._in_sync_revision = view.in_sync_revision
         # Nodes that the coordinator may count as in sync, now or later: of writes whose outcome is not known.
         self._uncertain: frozenset[str] = frozenset()
+        # The nodes in sync that follow, as the coordinator knows them from this node; None if it may know others.
+        self._told: frozenset[str] | None = None
         # The newest operation at each look, and the time of the look.
         self._looks: deque[tuple[int, float]] = deque(maxlen=_LOOKS_MAX)
 
@@ -173,6 +175,7 @@ class Term(Leadership):
             try:
                 if wanted != self._in_sync or self._uncertain:
                     await self._change(wanted)
+                await self._tell_following()
             except CoordinatorError as error:
                 log.warning("the nodes in sync are not written", reason=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -192,6 +195,14 @@ class Term(Leadership):
                 await self._write_in_sync(wanted)
         finally:
             self._require(self._in_sync)
+
+    async def _tell_following(self) -> None:
+        """Write which nodes in sync follow, for those who ask the coordinator. Raises CoordinatorError."""
+        following = self._in_sync_now()
+        if following != self._told:
+            self._told = None
+            await self._coordinator.write_following(self.number, following)
+            self._told = following
 
     async def _have_all(self, nodes: frozenset[str]) -> bool:
         """Wait for these nodes to have everything that was logged by now. Returns whether they do."""

@@ -44,6 +44,7 @@ class Service:
         self._alive: dict[str, int] = {}
         self._doubts: dict[str, tuple[Doubt, int]] = {}
         self._heir: tuple[str, int] = ("", 0)
+        self._following: frozenset[str] = frozenset()
         # When each lease ends, and how long it lasts.
         self._leases: dict[int, tuple[float, float]] = {}
         self._last_lease = 0
@@ -112,6 +113,7 @@ class Service:
             frozenset(self._alive),
             {node: doubt for node, (doubt, _) in self._doubts.items()},
             self._heir[0],
+            frozenset() if self.leader is None else self._following,
         )
 
     def announce(self, node: str, lease: int) -> None:
@@ -128,6 +130,7 @@ class Service:
         term = self.change()
         self.leader = Leader(node, term, lease)
         self._heir = ("", 0)
+        self._following = frozenset()
         self._world.say(node, "leads in term", term)
         return term
 
@@ -141,6 +144,11 @@ class Service:
         self.in_sync_revision = self.change()
         self._world.say("in sync:", *sorted(nodes))
         return self.in_sync_revision
+
+    def write_following(self, term: int, nodes: frozenset[str]) -> None:
+        if self._leads(term):
+            self._following = nodes
+            self.change()
 
     def doubt(self, node: str, doubt: Doubt | None, lease: int) -> None:
         if doubt is None:
@@ -266,6 +274,9 @@ class SimulatedCoordinator(Coordinator):
 
     async def write_in_sync(self, term: int, revision: int, nodes: frozenset[str]) -> int:
         return await self._ask(lambda: self._service.write_in_sync(term, revision, nodes), changes=True)
+
+    async def write_following(self, term: int, nodes: frozenset[str]) -> None:
+        await self._ask(lambda: self._service.write_following(term, nodes), changes=True)
 
     async def doubt(self, node: str, doubt: Doubt | None, lease: int) -> None:
         await self._ask(lambda: self._service.doubt(node, doubt, lease), changes=True)
