@@ -188,17 +188,19 @@ def test_a_node_with_another_disk_does_not_lead(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("settings", "code", "reason"),
     [
-        ({"FLINTMQ_CLUSTER_NODE": ""}, "cluster.node: name this node"),
-        ({"FLINTMQ_CLUSTER_NODE": "b"}, "cluster.address: node 'a' has"),
-        ({}, "is in use by another broker"),
-        ({"FLINTMQ_CLUSTER_PORT": "0"}, "cluster.node: another node 'a' runs at"),
+        ({"FLINTMQ_CLUSTER_NODE": ""}, 2, "cluster.node: name this node"),
+        ({"FLINTMQ_CLUSTER_NODE": "b"}, 2, "cluster.address: node 'a' has"),
+        ({}, 1, "is in use by another broker"),
+        ({"FLINTMQ_CLUSTER_PORT": "0"}, 2, "cluster.node: another node 'a' runs at"),
     ],
     ids=["without a name", "with the address of another", "in the directory of another", "with the name of another"],
 )
-def test_a_node_that_cannot_take_part(tmp_path: Path, etcd: EtcdProcess, settings: dict[str, str], reason: str) -> None:
-    """It ends, and says what to do."""
+def test_a_node_that_cannot_take_part(
+    tmp_path: Path, etcd: EtcdProcess, settings: dict[str, str], code: int, reason: str
+) -> None:
+    """It ends, and says what to do. The exit code says whether it is a setting: then nobody starts it again."""
     port = str(free_port())
     first = node(tmp_path / "a", etcd, FLINTMQ_CLUSTER_PORT=port, FLINTMQ_CLUSTER_MIN_IN_SYNC="1")
     first.start()
@@ -208,11 +210,26 @@ def test_a_node_that_cannot_take_part(tmp_path: Path, etcd: EtcdProcess, setting
     second = node(path, etcd, **{"FLINTMQ_CLUSTER_PORT": str(free_port()), **settings})
     second.launch()
     try:
-        assert second.ended() in (1, 2)
+        assert second.ended() == code
         assert any(reason in str(line) for line in second.log), second.log
     finally:
         second.close()
         first.close()
+
+
+def test_a_node_in_the_directory_of_another_cluster(tmp_path: Path, etcd: EtcdProcess) -> None:
+    """It ends as with every setting that is wrong, and nothing of the directory is changed."""
+    with node(tmp_path / "a", etcd, FLINTMQ_CLUSTER_MIN_IN_SYNC="1") as first:
+        first.stop()
+    state = (tmp_path / "a" / ".cluster.json").read_bytes()
+    second = node(tmp_path / "a", etcd, FLINTMQ_CLUSTER_NAME="d")
+    second.launch()
+    try:
+        assert second.ended() == 2
+        assert any("belongs to node 'a' of cluster 'c'" in str(line) for line in second.log), second.log
+        assert (tmp_path / "a" / ".cluster.json").read_bytes() == state
+    finally:
+        second.close()
 
 
 def test_a_follower_is_backed_up(cluster: Cluster, tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ _START_SECONDS: Final = 1.0
 class Membership:
     """The node `node` of the cluster, which other nodes reach at `address`.
 
-    Nothing is confirmed as long as fewer than `min_in_sync` nodes are in sync, this one included. Raises StorageError
-    if the directory belongs to another node, or cannot be used.
+    Nothing is confirmed as long as fewer than `min_in_sync` nodes are in sync, this one included. Raises
+    ConfigurationError if the directory belongs to another node, and StorageError if it cannot be used.
     """
 
     def __init__(

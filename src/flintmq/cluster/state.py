@@ -6,7 +6,7 @@ from typing import Final, final
 
 from msgspec import DecodeError, Struct, json
 
-from flintmq.base.errors import StorageError
+from flintmq.base.errors import ConfigurationError, StorageError
 from flintmq.storage.files import Disk, replace_file
 
 NAME: Final = ".cluster.json"
@@ -23,7 +23,9 @@ class _Stored(Struct):
 
 @final
 class NodeState:
-    """The state of node `node` in the data directory `root`. Raises StorageError if it belongs to another one.
+    """The state of node `node` in the data directory `root`.
+
+    Raises ConfigurationError if it belongs to another node, and StorageError if it cannot be read.
 
     Attributes:
         seen_term: The highest term that the node has seen. Leaders of earlier terms get no answers.
@@ -53,7 +55,7 @@ class NodeState:
         except (OSError, DecodeError) as error:
             raise StorageError(f"{self._path} cannot be read ({error}): remove it, and the node joins again") from error
         if (stored.cluster, stored.node) != (cluster, node):
-            raise StorageError(
+            raise ConfigurationError(
                 f"{root} belongs to node {stored.node!r} of cluster {stored.cluster!r}, not to {node!r} of "
                 f"{cluster!r}: choose another data directory, or correct cluster.name and cluster.node"
             )
