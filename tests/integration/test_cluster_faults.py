@@ -2,9 +2,11 @@
 
 import asyncio
 import shutil
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from tests.commands import run_process
 from tests.etcd import EtcdProcess
 from tests.integration.test_cluster import NODES, Cluster, Publisher, consumed
 from tests.servers import BrokerProcess, free_port
-from tests.waiting import wait_until
+from tests.waiting import WAIT_SECONDS, wait_until
 
 pytestmark = [
     pytest.mark.process,
@@ -150,6 +152,25 @@ def test_nodes_begin_when_the_coordinator_does(tmp_path: Path, etcd: EtcdProcess
         assert first.stop() == 0
     finally:
         first.close()
+
+
+def test_nobody_waits_for_a_node_without_a_coordinator(tmp_path: Path) -> None:
+    """A node that waits for etcd accepts clients, probes and other nodes, and disconnects them."""
+    ports = [free_port(), free_port()]
+    settings = {"FLINTMQ_LISTEN_PORT": str(ports[0]), "FLINTMQ_CLUSTER_PORT": str(ports[1])}
+    waiting = node(tmp_path / "a", EtcdProcess(tmp_path / "etcd"), **settings)
+    waiting.launch()
+    try:
+        waiting.wait_for_log("the coordinator does not help")
+        for port in ports:
+            with socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS) as connection:
+                connection.shutdown(socket.SHUT_WR)
+                with suppress(ConnectionResetError):
+                    while connection.recv(100):
+                        pass
+        assert waiting.is_running
+    finally:
+        waiting.close()
 
 
 def test_a_coordinator_that_has_lost_the_cluster_is_noticed(tmp_path: Path, etcd: EtcdProcess) -> None:

@@ -65,6 +65,8 @@ async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
     if tls is not None:
         watching.append(asyncio.create_task(watch(tls)))
     try:
+        # Without a coordinator, clients learn that this node cannot do anything for them, and do not wait.
+        front.open()
         starting = asyncio.create_task(membership.start())
         await _first(starting, stop)
         collect_rarely()

@@ -71,11 +71,12 @@ class Membership:
         self._candidate.on_leader = on_leader
 
     async def start(self) -> None:
-        """Join the cluster, as soon as the coordinator answers: other nodes may connect from now on.
+        """Join the cluster, as soon as the coordinator answers. Other nodes may connect already.
 
         Raises ConfigurationError if the node's name or address is used by another node.
         """
         self._probe.start()
+        self._machine.serve(self._serve)
         told = ""
         while True:
             try:
@@ -86,7 +87,6 @@ class Membership:
                     told = str(error)
                     log.warning("the coordinator does not help", reason=told)
                 await asyncio.sleep(_START_SECONDS)
-        self._machine.serve(self._serve)
 
     async def _join(self) -> None:
         until = self._loop.time() + LEASE_SECONDS + 1
