@@ -10,7 +10,7 @@ WORKDIR /src
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY src ./src
 # A release that cannot be compiled is none.
-RUN python -m venv /opt/flintmq && FLINTMQ_BUILD=compiled /opt/flintmq/bin/pip install --no-cache-dir .
+RUN python -m venv /opt/flintmq && FLINTMQ_BUILD=compiled /opt/flintmq/bin/pip install --no-cache-dir '.[cluster]'
 
 FROM python:3.12-slim-bookworm
 RUN useradd --system --uid 5672 --home-dir /var/lib/flintmq --create-home flintmq
@@ -23,7 +23,7 @@ ENV PATH=/opt/flintmq/bin:$PATH \
 USER flintmq
 WORKDIR /var/lib/flintmq
 VOLUME /var/lib/flintmq
-EXPOSE 5672 5671 15672 15671
+EXPOSE 5672 5671 15672 15671 5670
 # Without a login: whether the broker says the first word of AMQP.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["flintmq", "ping"]
 # What the broker needs to confirm what it has, and to say goodbye; docker kills after 10 s, unless told otherwise.

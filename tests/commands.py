@@ -5,12 +5,16 @@ What a process adds, such as its exit code and what it prints of an error, tests
 
 import io
 import os
+import shlex
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from typing import Any
 from unittest.mock import patch
 
-from flintmq.cli.main import main
+from typer.main import get_command
+
+from flintmq.cli.main import app, main
 from tests.servers import command, environment
 
 
@@ -39,6 +43,16 @@ def run_here(*arguments: str, text: str = "", **settings: str) -> "subprocess.Co
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return subprocess.CompletedProcess(words, code, _text(printed), _text(complained))
+
+
+def check_line(line: str) -> None:
+    """Raises if a command line, which begins with `flintmq`, has words, flags or arguments that it does not take."""
+    words = shlex.split(line)[1:]
+    found: Any = get_command(app)
+    while words and hasattr(found, "commands") and not words[0].startswith("-"):
+        found = found.commands[words.pop(0)]
+    if words and words[0] not in ("--help", "--version", "--install-completion"):
+        found.make_context(found.name, words)
 
 
 def _text(stream: io.TextIOWrapper) -> str:

@@ -4,13 +4,10 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.main import get_command
 
-from flintmq.cli.main import app
-from tests.commands import run_here
+from tests.commands import check_line, run_here
 from tests.servers import BrokerProcess
 
 ROOT = Path(__file__).parents[2]
@@ -29,22 +26,12 @@ def calls(text: str) -> Iterator[str]:
         yield re.split(r" [|#>&] ?|;", line.split(" # ")[0])[0].strip()
 
 
-def check(line: str) -> None:
-    """Raises what the command line parser does not understand."""
-    words = shlex.split(line)[1:]
-    found: Any = get_command(app)
-    while words and hasattr(found, "commands") and not words[0].startswith("-"):
-        found = found.commands[words.pop(0)]
-    if words and words[0] not in ("--help", "--version", "--install-completion"):
-        found.make_context(found.name, words)
-
-
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_in_documents_are_commands(document: Path) -> None:
     """Words, flags and arguments of each are understood."""
     for line in calls(document.read_text(encoding="utf-8")):
         try:
-            check(line)
+            check_line(line)
         except BaseException as error:
             raise AssertionError(f"{document.name}: {line}") from error
 
