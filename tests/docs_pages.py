@@ -3,11 +3,12 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -23,6 +24,9 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"# ([\w.-]+)\n")
 _URL = re.compile(r"amqp://guest:guest@127\.0\.0\.1:5672/%2f")
 _ANY_URL = re.compile(r"amqp://[^\"]*")
+_PORT = re.compile(r"\b1?56\d\d\b")
+# Printed after each block of a shell.
+_END = "== end of block =="
 _PATIENCE_SECONDS = 190
 _WAIT = re.compile(r"\b((?:inactivity_)?timeout)=([\d.]+)")
 # What readers see after a second may take longer where other tests run, and its end must not be taken for silence.
@@ -98,6 +102,58 @@ def follow(page: Path, url: str, directory: Path) -> int:
     return ran
 
 
+def follow_in_shell(page: Path, directory: Path, ports: Callable[[], int], **settings: str) -> int:
+    """Do all that a page says in one shell, in this directory, and end what it leaves running. Returns the number of
+    blocks.
+
+    Each port of the page stands for one that `ports` gives. `settings` are variables of the shell.
+    """
+    given: dict[str, str] = {}
+
+    def port(found: "re.Match[str]") -> str:
+        return given.setdefault(found[0], str(ports()))
+
+    program = directory / "bin" / "flintmq"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m flintmq.cli "$@"\n')
+    program.chmod(0o755)
+    environment = _environment()
+    environment["PATH"] = f"{program.parent}:{environment['PATH']}"
+    script = ["set -e"]
+    wanted: list[tuple[str, str]] = []
+    for block in blocks(page):
+        place = f"{page.name}:{block.line}"
+        if block.language == "sh":
+            script += [_PORT.sub(port, block.text), f"echo {_END}"]
+            wanted.append((place, ""))
+        else:
+            assert block.language == "text", f"{place}: a shell has nothing to do with {block.language}"
+            assert wanted, f"{place}: nothing was run before"
+            wanted[-1] = (place, block.text)
+    (directory / "page.sh").write_text("\n".join(script), encoding="utf-8")
+    shell = subprocess.Popen(
+        ["bash", "page.sh"],  # noqa: S607 - wherever it is
+        cwd=directory,
+        env=environment | settings,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        printed, complaints = shell.communicate(timeout=_PATIENCE_SECONDS)
+    finally:
+        # The group outlives the shell if something runs in the background.
+        with suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+    assert shell.returncode == 0, f"{page.name}: {printed}{complaints}"
+    for (place, text), found in zip(wanted, printed.split(f"{_END}\n")[:-1], strict=True):
+        assert not text or _lines(found) == _lines(text), f"{place}: this is not what was printed: {found}"
+    return len(wanted)
+
+
 def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.splitlines()]
 
@@ -117,9 +173,7 @@ def _command(line: str) -> list[str]:
 
 def _run(command: list[str], url: str, directory: Path, place: str) -> str:
     """What it prints. The plugin for pytest is there once, whether it was installed or not."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("FLINTMQ_", "PYTEST_"))}
-    environment |= {
-        "PYTHONPATH": str(Path(flintmq.__file__).parents[1]),
+    environment = _environment() | {
         "FLINTMQ_URL": url,
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_PLUGINS": "flintmq.pytest_plugin",
@@ -129,3 +183,9 @@ def _run(command: list[str], url: str, directory: Path, place: str) -> str:
     )
     assert result.returncode == 0, f"{place}: {result.stdout}{result.stderr}"
     return result.stdout
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment without settings of a broker and of pytest, with the same FlintMQ."""
+    rest = {name: value for name, value in os.environ.items() if not name.startswith(("FLINTMQ_", "PYTEST_"))}
+    return rest | {"PYTHONPATH": str(Path(flintmq.__file__).parents[1])}

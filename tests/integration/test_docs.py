@@ -10,7 +10,11 @@ from flintmq.embedded import Broker
 from flintmq.spark.options import NAMES, Use
 from tests.docs_pages import DOCS, follow, side_by_side
 
-TUTORIALS = sorted(f"tutorials/{page.name}" for page in DOCS.glob("tutorials/*.md") if "spark" not in page.name)
+TUTORIALS = sorted(
+    f"tutorials/{page.name}"
+    for page in DOCS.glob("tutorials/*.md")
+    if page.stem not in ("spark-pipeline", "three-nodes")
+)
 PAGES = ["embedded.md", "testing.md", *TUTORIALS]
 
 
