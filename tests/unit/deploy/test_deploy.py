@@ -127,6 +127,7 @@ def test_the_cluster_of_compose() -> None:
         assert given["ETCD_NAME"] == name
         assert f"{name}={given['ETCD_INITIAL_ADVERTISE_PEER_URLS']}" in given["ETCD_INITIAL_CLUSTER"].split(",")
         assert service["volumes"] == [f"{name}:{given['ETCD_DATA_DIR']}"]
+        assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
     assert set(compose["volumes"]) == set(services)
 
 
@@ -192,9 +193,11 @@ def test_the_nodes_in_kubernetes() -> None:
 
 
 def test_etcd_in_kubernetes() -> None:
-    """Its nodes know each other by the names that their service gives them."""
-    for pod, _, container in pods():
+    """Its nodes know each other by the names that their service gives them, and run as the user of the image."""
+    image = (DEPLOY / "etcd.Dockerfile").read_text()
+    for pod, stateful_set, container in pods():
         if container["name"] == "etcd":
+            assert f"--uid {stateful_set['template']['spec']['securityContext']['runAsUser']} " in image
             given = environment(container, pod)
             peer = f"{pod}={given['ETCD_INITIAL_ADVERTISE_PEER_URLS']}"
             assert peer in given["ETCD_INITIAL_CLUSTER"].split(",")
