@@ -63,14 +63,18 @@ class Written:
 
         self.ask(join)
 
-    def lead(self, node: str, in_sync: str, following: str | None = None) -> int:
-        """Let a node lead, in place of another one; all nodes in sync follow it, or these. Returns the term."""
+    def lead(self, node: str, in_sync: str, following: str | None = None, *, tells: bool = True) -> int:
+        """Let a node lead, in place of another one; all nodes in sync follow it, or these. Returns the term.
+
+        One of an earlier version does not tell who follows.
+        """
 
         async def lead(etcd: Etcd) -> int:
             term = await etcd.elect(await etcd.view(), node, await etcd.grant(600))
             view = await etcd.view()
             assert await etcd.write_in_sync(term, view.in_sync_revision, frozenset(in_sync))
-            await etcd.write_following(term, frozenset(in_sync if following is None else following))
+            if tells:
+                await etcd.write_following(term, frozenset(in_sync if following is None else following))
             return term
 
         return self.ask(lead)
@@ -160,6 +164,9 @@ def test_waiting_for_a_node(cluster: Written) -> None:
     assert cluster.run(*wait, "d", "--timeout", "0.2")[0] == 5
     cluster.lead("a", "abc", following="a")
     assert "does not have everything yet that a has" in cluster.run(*wait, "b", "--timeout", "0.2")[1]
+
+    cluster.lead("a", "abc", tells=False)
+    assert cluster.run(*wait, "b", "--timeout", "0") == (0, "b is in sync\n")
 
     async def both(node: str, *works: Callable[[], object]) -> tuple[int, str]:
         waiting = asyncio.create_task(asyncio.to_thread(cluster.run, *wait, node))

@@ -164,9 +164,9 @@ def _in_sync_now(view: "View") -> frozenset[str]:
     """The nodes that have everything that was confirmed, and get what comes.
 
     The last nodes that were lost stay in sync, because they may have to lead. Without a leader, these are the nodes one
-    of which will lead.
+    of which will lead. An older leader does not say who follows.
     """
-    if view.leader is None:
+    if view.leader is None or view.following is None:
         return view.in_sync & view.alive
     return view.in_sync & (view.following | {view.leader.node})
 

@@ -56,8 +56,9 @@ class View:
 
     `in_sync` are the nodes that hold everything that was confirmed; `in_sync_revision` is that of its last change, and
     0 as long as there never was a leader. `following` are those of them that follow the leader now, as it says, and the
-    leader itself: without enough nodes, those that were lost stay in sync. `doubts` are those of nodes that hear
-    nothing of the leader. `heir` is the node that somebody wants to lead; "" if nobody does.
+    leader itself: without enough nodes, those that were lost stay in sync. It is None if there is no leader, or it has
+    not said so. `doubts` are those of nodes that hear nothing of the leader. `heir` is the node that somebody wants to
+    lead; "" if nobody does.
     """
 
     revision: int
@@ -68,7 +69,7 @@ class View:
     alive: frozenset[str] = frozenset()
     doubts: dict[str, Doubt] = field(default_factory=dict)
     heir: str = ""
-    following: frozenset[str] = frozenset()
+    following: frozenset[str] | None = None
 
 
 class Coordinator:

@@ -259,7 +259,7 @@ class Etcd(Coordinator):
         alive: set[str] = set()
         doubts: dict[str, Doubt] = {}
         heir = ""
-        following: frozenset[str] = frozenset()
+        following: frozenset[str] | None = None
         for each in answer.get("kvs", []):
             name = _bytes(each["key"]).decode()[len(self._prefix) :]
             value = json.loads(_bytes(each["value"]))
@@ -281,7 +281,7 @@ class Etcd(Coordinator):
             elif name == _FOLLOWING:
                 following = frozenset(value)
         if leader is None:
-            following = frozenset()
+            following = None
         revision = int(answer["header"]["revision"])
         return View(revision, leader, in_sync, in_sync_revision, members, frozenset(alive), doubts, heir, following)
 

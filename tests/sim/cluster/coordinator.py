@@ -44,7 +44,7 @@ class Service:
         self._alive: dict[str, int] = {}
         self._doubts: dict[str, tuple[Doubt, int]] = {}
         self._heir: tuple[str, int] = ("", 0)
-        self._following: frozenset[str] = frozenset()
+        self._following: frozenset[str] | None = None
         # When each lease ends, and how long it lasts.
         self._leases: dict[int, tuple[float, float]] = {}
         self._last_lease = 0
@@ -113,7 +113,7 @@ class Service:
             frozenset(self._alive),
             {node: doubt for node, (doubt, _) in self._doubts.items()},
             self._heir[0],
-            frozenset() if self.leader is None else self._following,
+            None if self.leader is None else self._following,
         )
 
     def announce(self, node: str, lease: int) -> None:
@@ -130,7 +130,7 @@ class Service:
         term = self.change()
         self.leader = Leader(node, term, lease)
         self._heir = ("", 0)
-        self._following = frozenset()
+        self._following = None
         self._world.say(node, "leads in term", term)
         return term
 
