@@ -139,6 +139,8 @@ class SimulatedLink(Link):
             self._carry(message)
 
     def receive(self) -> tuple[int, memoryview]:
+        # Whoever waits is also woken when the other side has read what was sent to it: that is no word from it.
+        until = self._network.world.now + self._silence_seconds
         while True:
             if self.process.is_dead:
                 raise PowerLoss
@@ -155,7 +157,7 @@ class SimulatedLink(Link):
             if self._has_ended:
                 raise LinkError("the other node has closed the connection")
             self._check()
-            if not self._wait(self._silence_seconds) and not self._inbox and not self._has_ended:
+            if not self._wait(until - self._network.world.now) and not self._inbox and not self._has_ended:
                 raise Silent("the other node is silent")
 
     def close(self) -> None:
