@@ -9,7 +9,7 @@ from flintmq import __version__
 from flintmq.base.errors import StorageError
 from flintmq.cluster import wire
 from flintmq.cluster.leading import ALIVE_CHUNKS, CHUNK_BYTES, digest
-from flintmq.cluster.ports import Directory, Link, LinkError, Machine, Refusal
+from flintmq.cluster.ports import Directory, Link, LinkError, Machine, Refusal, Silent
 from flintmq.cluster.state import NodeState
 from flintmq.cluster.wire import Chunk, End, Fetch, Hello, Welcome
 from flintmq.server import logs
@@ -97,6 +97,9 @@ class Following:
             elif kind == wire.COPIED:
                 self._whole_at = wire.read(body, int)
                 self._sync(link)
+            elif kind == wire.UNHEARD:
+                # No acknowledgement gets through: for this follower, that is as bad as a leader of which nothing comes.
+                raise Silent("the leader hears nothing from this node")
             else:
                 raise LinkError(f"the leader sends a message of kind {kind}")
 

@@ -10,7 +10,7 @@ from typing import Final, final
 
 from flintmq import __version__
 from flintmq.cluster import wire
-from flintmq.cluster.ports import Directory, Link, LinkError, Machine
+from flintmq.cluster.ports import Directory, Link, LinkError, Machine, Silent
 from flintmq.cluster.wire import Chunk, End, Fetch, Hello, Welcome
 from flintmq.server import logs
 from flintmq.storage.replication.disk import is_replicated
@@ -189,6 +189,7 @@ class _FollowerLink:
         self._log = followers.log
         self._woken = followers.machine.event()
         self._is_closed = False
+        self._is_unheard = False
         # The follower has all that it copied once it has acknowledged this number.
         self._whole_at = 0
 
@@ -232,9 +233,20 @@ class _FollowerLink:
                 if kind != wire.ACKNOWLEDGE:
                     raise LinkError(f"a follower sends a message of kind {kind} while it follows")
                 self._acknowledged(wire.read(body, int))
+        except Silent:
+            self._let_go()
+            wait_for_sending()
+            raise
         finally:
             self.close()
             wait_for_sending()
+
+    def _let_go(self) -> None:
+        """Do without a follower of which nothing comes, and have it told so: it may hear this node still."""
+        self.has_caught_up = False
+        self._is_unheard = True
+        self._woken.set()
+        self._followers.changed()
 
     def _wait_until_out_of_sync(self) -> None:
         """A node that copies files could not lead meanwhile, so it must not count as in sync. Raises LinkError."""
@@ -280,6 +292,9 @@ class _FollowerLink:
         with suppress(LinkError):
             while not self._is_closed:
                 self._woken.clear()
+                if self._is_unheard:
+                    link.send(wire.UNHEARD)
+                    break
                 operations = log.after(number, OPERATIONS_AT_ONCE)
                 if operations is None:
                     # The follower was too slow: it has to copy the files again.

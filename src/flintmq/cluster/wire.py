@@ -29,6 +29,8 @@ ACKNOWLEDGE: Final = 12
 ALIVE: Final = 13
 # Up to which number the files that were copied may have operations: the copy is whole when all of them were made again.
 COPIED: Final = 14
+# The leader hears nothing from the follower, and closes the connection with this.
+UNHEARD: Final = 15
 
 # The version of these messages. A follower may be newer than its leader, but not older.
 PROTOCOL: Final = 1

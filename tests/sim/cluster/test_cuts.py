@@ -1,0 +1,67 @@
+"""Cuts between a leader and its followers that let messages through one way: how long nothing is confirmed."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.sim.cluster.run import Run
+
+# What a killed process was about to wait for.
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+# Simulated seconds.
+_WITHOUT_CONFIRMS_SECONDS = 3.0
+_UNDISTURBED_SECONDS = 5.0
+# A run of three nodes, of which two have to be in sync.
+_SEED = 3
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    """All nodes are in sync, and clients publish."""
+    made = Run(_SEED)
+    assert (len(made.computers), made._min_in_sync) == (3, 2)
+    try:
+        for each in made.computers:
+            each.start()
+        made._await_all_in_sync()
+        confirms(made, 30.0)
+        yield made
+    finally:
+        made._close()
+
+
+def confirms(run: Run, seconds: float) -> None:
+    """Something is confirmed within so many simulated seconds that was published after this."""
+    confirmed = run.figures.confirmed
+    # What was under way before is not many.
+    assert run._run(seconds, lambda: run.figures.confirmed > confirmed + 20), f"no confirms within {seconds} s"
+
+
+def leader(run: Run) -> str:
+    assert run.service.leader is not None
+    return run.service.leader.node
+
+
+@pytest.mark.parametrize("is_heard", [True, False], ids=["hears nothing", "is not heard"])
+def test_a_leader_without_followers_is_replaced(run: Run, is_heard: bool) -> None:
+    """Whichever way is cut, followers that reach the coordinator replace the leader in time, and go on."""
+    old = leader(run)
+    others = {each.name for each in run.computers} - {old}
+    run.network.cuts |= {(other, old) if is_heard else (old, other) for other in others}
+    confirms(run, _WITHOUT_CONFIRMS_SECONDS)
+    assert leader(run) in others
+
+
+@pytest.mark.parametrize("is_heard", [True, False], ids=["hears nothing", "is not heard"])
+def test_a_leader_with_a_follower_goes_on(run: Run, is_heard: bool) -> None:
+    """A follower that alone has a cut connection is let go. It does not become the leader."""
+    old = leader(run)
+    other = next(each.name for each in run.computers if each.name != old)
+    run.network.cuts.add((other, old) if is_heard else (old, other))
+    confirms(run, _WITHOUT_CONFIRMS_SECONDS)
+    run._run(_UNDISTURBED_SECONDS)
+    assert leader(run) == old
+    assert other not in run.service.in_sync
+    run.network.heal()
+    run._await_all_in_sync()
+    assert leader(run) == old
