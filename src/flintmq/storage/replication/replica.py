@@ -16,6 +16,8 @@ from flintmq.storage.replication import operation
 from flintmq.storage.replication.disk import is_replicated
 from flintmq.storage.replication.operation import Buffer, Operation
 
+# The kinds that change what a file holds, or make it durable.
+_CONTENT: Final = (operation.WRITE, operation.WRITE_THROUGH, operation.SYNC, operation.TRUNCATE)
 # Files that stay open for the next operation.
 _OPEN_MAX: Final = 64
 
@@ -70,16 +72,13 @@ class Replica:
     def _change(self, made: Operation) -> None:
         path = self.path(made.path)
         kind = made.kind
-        if kind == operation.WRITE:
-            self._file(made.path).write_at(made.number, [made.data])
-            self._unsynced[made.path] = None
-        elif kind == operation.WRITE_THROUGH:
-            self._file(made.path).write_through(made.number, [made.data])
-        elif kind == operation.SYNC:
-            self._file(made.path).sync()
-            self._unsynced.pop(made.path, None)
-        elif kind == operation.TRUNCATE:
-            self._file(made.path).truncate(made.number)
+        if kind in _CONTENT:
+            try:
+                self._change_content(made)
+            except FileNotFoundError:
+                # The copy has it under its next name, if it has one. An empty one here would take that name later.
+                if not self.is_copying:
+                    raise
         elif kind == operation.CREATE:
             self._close(made.path)
             # A file that is created is written from its beginning.
@@ -97,6 +96,20 @@ class Replica:
                     self._look_for(operation.new_path(made))
             if kind != operation.SYNC_DIRECTORY:
                 self.missing.discard(made.path)
+
+    def _change_content(self, made: Operation) -> None:
+        file = self._file(made.path)
+        kind = made.kind
+        if kind == operation.WRITE:
+            file.write_at(made.number, [made.data])
+            self._unsynced[made.path] = None
+        elif kind == operation.WRITE_THROUGH:
+            file.write_through(made.number, [made.data])
+        elif kind == operation.SYNC:
+            file.sync()
+            self._unsynced.pop(made.path, None)
+        else:
+            file.truncate(made.number)
 
     def _look_for(self, name: str) -> None:
         """A file was renamed to this name, and is not there under its old one: the copy may have it already."""
@@ -139,13 +152,7 @@ class Replica:
         if file is not None:
             self._files.move_to_end(name)
             return file
-        path = self._root / name
-        if self.is_copying:
-            self._disk.make_directory(path.parent)
-            file = self._disk.create(path)
-        else:
-            file = self._disk.open(path)
-        return self._keep(name, file)
+        return self._keep(name, self._disk.open(self._root / name))
 
     def _keep(self, name: str, file: DiskFile) -> DiskFile:
         self._files[name] = file

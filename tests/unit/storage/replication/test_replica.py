@@ -138,3 +138,21 @@ def test_a_file_that_was_renamed_while_it_was_copied(tmp_path: Path) -> None:
     replica.run(operation.encode(operation.UNLINK, "journal/4.journal"))
     assert replica.missing == set()
     replica.close()
+
+
+@pytest.mark.parametrize("kind", [operation.WRITE, operation.WRITE_THROUGH, operation.SYNC, operation.TRUNCATE])
+def test_what_a_file_was_before_it_was_renamed_is_not_made_again(tmp_path: Path, kind: int) -> None:
+    """The copy has the file under its new name, with all that was written under the old one."""
+    replica = following(tmp_path)
+    (tmp_path / "journal").mkdir()
+    (tmp_path / "journal" / "1.journal").write_bytes(b"copied as a whole")
+    change = operation.encode(kind, "journal/spare", 7, [b"as"])
+    replica.is_copying = True
+    replica.run(change)
+    replica.run(operation.encode(operation.RENAME, "journal/spare", 0, [b"journal/1.journal"]))
+    replica.sync()
+    assert contents(tmp_path) == {"journal/1.journal": b"copied as a whole"}
+    replica.is_copying = False
+    with pytest.raises(FileNotFoundError):
+        replica.run(change)
+    replica.close()
