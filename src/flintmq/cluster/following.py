@@ -198,6 +198,7 @@ class Following:
             file.close()
         if end.size < 0:
             self._disk.unlink(path)
+            self._replica.vanished.add(name)
 
     def _digests(self, link: Link, path: Path) -> list[bytes]:
         digests = []

@@ -44,6 +44,8 @@ class Replica:
         self.is_copying = False
         # New names of files that were renamed while they were copied, and are not in the copy under either name.
         self.missing: set[str] = set()
+        # Files that the leader had listed, and that were gone when they were to be copied.
+        self.vanished: set[str] = set()
         self._disk = disk
         self._root = root
         self._open_definitions = open_definitions
@@ -93,7 +95,7 @@ class Replica:
                 if not self.is_copying:
                     raise
                 if kind == operation.RENAME:
-                    self._look_for(operation.new_path(made))
+                    self._look_for(operation.new_path(made), made.path)
             if kind != operation.SYNC_DIRECTORY:
                 self.missing.discard(made.path)
 
@@ -111,10 +113,12 @@ class Replica:
         else:
             file.truncate(made.number)
 
-    def _look_for(self, name: str) -> None:
-        """A file was renamed to this name, and is not there under its old one: the copy may have it already."""
+    def _look_for(self, name: str, old: str) -> None:
+        """A file was renamed to this name, and is not there under its old one: the copy may have it already, unless
+        the old one was listed. Then what has this name may have been copied before.
+        """
         path = self.path(name)
-        if path.name not in self._disk.list_directory(path.parent):
+        if old in self.vanished or path.name not in self._disk.list_directory(path.parent):
             self.missing.add(name)
 
     def _change_name(self, made: Operation, path: Path) -> None:

@@ -137,6 +137,10 @@ def test_a_file_that_was_renamed_while_it_was_copied(tmp_path: Path) -> None:
     rename("spare", "4.journal")
     replica.run(operation.encode(operation.UNLINK, "journal/4.journal"))
     assert replica.missing == set()
+    # This one was listed: the file that it replaced may have been copied before.
+    replica.vanished.add("journal/draft")
+    rename("draft", "1.journal")
+    assert replica.missing == {"journal/1.journal"}
     replica.close()
 
 
