@@ -161,11 +161,11 @@ class SimulatedLink(Link):
                 raise Silent("the other node is silent")
 
     def close(self) -> None:
-        if not self._is_closed:
+        # What a killed process leaves open is closed by its kernel, if that lives: see `ended`.
+        if not self._is_closed and not self.process.is_dead:
             self._is_closed = True
             self._wake()
-            if not self.process.is_dead:
-                self._carry(None)
+            self._carry(None)
             self._forget()
 
     def _forget(self) -> None:
@@ -178,6 +178,7 @@ class SimulatedLink(Link):
         if not self._is_closed:
             self._is_closed = True
             self._carry(None)
+            self._forget()
 
     def reset(self) -> None:
         """The connection breaks, on this side."""
