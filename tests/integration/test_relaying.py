@@ -16,7 +16,7 @@ from flintmq.cluster.wire import Hello
 from flintmq.server.relay.client import NOT_FETCHED
 from flintmq.server.relay.front import Front
 from tests.integration.test_replication import LeadingNode, client_machine
-from tests.waiting import WAIT_SECONDS
+from tests.waiting import WAIT_SECONDS, wait_until
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ class Relayed:
 
     def __init__(self, leader: LeadingNode) -> None:
         self._got: queue.Queue[tuple[socket.socket, str]] = queue.Queue()
-        leader.followers.relay = lambda connection, node: self._got.put((connection, node))
+        leader.followers.relay_to(lambda connection, node: self._got.put((connection, node)))
 
     async def next(self) -> tuple[socket.socket, str]:
         connection, node = await asyncio.to_thread(self._got.get, True, WAIT_SECONDS)
@@ -67,6 +67,22 @@ def test_the_connection_to_the_leader(leader: LeadingNode) -> None:
         assert await ended(third)
         third.close()
         relaying.relay_to("", 0)
+
+    asyncio.run(follow())
+
+
+def test_a_leader_that_recovers(leader: LeadingNode) -> None:
+    """A follower that comes before clients may connect waits for that, and need not ask again."""
+
+    async def follow() -> None:
+        relaying = Relaying(client_machine(), Front({}, None, 10, lambda _: NOT_FETCHED), "c", "b")
+        dialling = asyncio.create_task(asyncio.to_thread(relaying._dial, leader.address, 1))
+        await asyncio.to_thread(wait_until, lambda: leader.followers.seen_term == 1)
+        relayed = Relayed(leader)
+        connection = await dialling
+        other, _ = await relayed.next()
+        connection.close()
+        other.close()
 
     asyncio.run(follow())
 

@@ -30,7 +30,7 @@ from flintmq.storage.node import lock_directory
 log = logs.get_logger()
 
 # How long clients have to answer when this node leads no longer: they connect to another one, which waits for that.
-_PATIENCE_SECONDS: Final = 0.1
+_PATIENCE_SECONDS: Final = 0.05
 # After a start that failed, another node has time to lead.
 _RETRY_SECONDS: Final = 1.0
 # A node whose broker does not stop could not follow: its process ends, and is to be started again.

@@ -24,7 +24,7 @@ DOUBT_SECONDS: Final = 1.0
 # A node that has less than others, or has not heard of all others, lets them be elected for so long.
 BEHIND_SECONDS: Final = 0.4
 MISSING_SECONDS: Final = 0.15
-_LOOK_SECONDS: Final = 0.02
+_LOOK_SECONDS: Final = 0.01
 # A connection to a leader that may be dead is tried for so long.
 _CONNECT_SECONDS: Final = 0.5
 
@@ -73,12 +73,19 @@ class Candidate:
             try:
                 view = await self._coordinator.view()
                 self._tell_leader(view)
-                term = await self._campaign(view) or await self._follow(view)
+                term = await self._take_part(view)
                 if term:
                     return term
             except CoordinatorError as error:
                 self._tell("the coordinator does not help", str(error))
                 await asyncio.sleep(RETRY_SECONDS)
+
+    async def _take_part(self, view: View) -> int:
+        """Stand for election, or follow the leader in `view`. Returns the term, or 0."""
+        if view.leader is None and self._last is not None:
+            # If another node is elected meanwhile, it is not the one in `view`.
+            return await self._succeed(self._last, is_dead=True)
+        return await self._campaign(view) or await self._follow(view)
 
     def _tell_leader(self, view: View) -> None:
         leader = view.leader
@@ -100,8 +107,6 @@ class Candidate:
         leader = view.leader
         if leader is not None and leader.node != self._node:
             return 0
-        if leader is None and self._last is not None:
-            return await self._succeed(self._last, is_dead=True)
         return await self._stand(view)
 
     async def _stand(self, view: View) -> int:
@@ -153,6 +158,15 @@ class Candidate:
         self._last = leader
         watching = self._loop.create_task(self._watch_leader(leader.term, view.revision, following))
         try:
+            return await self._follow_leader(leader, address, following, watching)
+        finally:
+            watching.cancel()
+
+    async def _follow_leader(
+        self, leader: Leader, address: str, following: Following, watching: "asyncio.Task[None]"
+    ) -> int:
+        """Follow a leader until it is lost, or `watching` sees another one. Returns the term, or 0."""
+        try:
             await self._machine.run(lambda: following.run(address, leader.term))
         except Refusal as error:
             self._tell("not following", str(error), leader=leader.node)
@@ -168,15 +182,14 @@ class Candidate:
             await asyncio.sleep(PAUSE_SECONDS)
             return 0
         finally:
-            watching.cancel()
             following.close()
             self._following = None
         if following.has_followed:
             self._told = ""
-        if await self._is_dead(address):
+        if not watching.done() and await self._is_dead(address):
             # Nobody listens there: its process has ended, and its lease need not be waited for.
             return await self._succeed(leader, is_dead=True)
-        await asyncio.sleep(RETRY_SECONDS / 2)
+        await asyncio.wait([watching], timeout=RETRY_SECONDS / 2)
         return 0
 
     async def _watch_leader(self, term: int, revision: int, following: Following) -> None:

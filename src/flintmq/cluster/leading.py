@@ -31,6 +31,8 @@ ALIVE_CHUNKS: Final = 64
 _OUT_OF_SYNC_LOOKS: Final = 3
 # How often it is looked whether the disk has made an operation.
 _MAKING_SECONDS: Final = 0.02
+# A follower that wants to relay clients waits so long until the leader has recovered.
+_RECOVERY_SECONDS: Final = 1.0
 
 
 def digest(chunk: bytes) -> bytes:
@@ -87,7 +89,13 @@ class Followers:
         # The highest term that a follower has told of: if it is higher than this one, another leader was elected.
         self.seen_term = 0
         # Serves the clients that a follower relays over a connection; None while no clients may connect.
-        self.relay: Callable[[socket.socket, str], None] | None = None
+        self._relay: Callable[[socket.socket, str], None] | None = None
+        self._may_relay = machine.event()
+
+    def relay_to(self, serve: Callable[[socket.socket, str], None]) -> None:
+        """From now on, `serve` gets the connections over which followers relay clients, with the followers' names."""
+        self._relay = serve
+        self._may_relay.set()
 
     def serve(self, link: Link) -> None:
         """Serve a connection until it ends. Blocks."""
@@ -146,10 +154,12 @@ class Followers:
         return ""
 
     def _begin_relay(self, link: Link, hello: Hello) -> None:
-        relay = self.relay
         if hello.protocol != wire.PROTOCOL:
             link.send(wire.REFUSED, f"{__version__} cannot relay clients of {hello.version}: upgrade all nodes")
-        elif relay is None or self._is_closed:
+            return
+        self._may_relay.wait(_RECOVERY_SECONDS)
+        relay = self._relay
+        if relay is None or self._is_closed:
             link.send(wire.REFUSED, "the leader does not accept clients yet")
         else:
             link.send(wire.WELCOME, Welcome(wire.PROTOCOL, self.node, self.history.term, 0, must_copy=False))
@@ -174,6 +184,7 @@ class Followers:
         with self._lock:
             self._is_closed = True
             links = list(self._links.values())
+        self._may_relay.set()
         for link in links:
             link.close()
 

@@ -28,6 +28,8 @@ log = logs.get_logger()
 FOLLOWER_SILENCE_SECONDS: Final = 2.0
 # A coordinator that does not answer at the start is asked again at this interval.
 _START_SECONDS: Final = 1.0
+# Followers hear of an election as early as the node that was elected, which begins to lead within this time.
+_ELECTED_SECONDS: Final = 0.3
 
 
 @final
@@ -64,6 +66,7 @@ class Membership:
             coordinator, machine, directory, cluster, node, self._state, self.operations, self._lease
         )
         self._followers: Followers | None = None
+        self._leads = machine.event()
         self._term: Term | None = None
 
     def tell_leaders(self, on_leader: Callable[[str, int], None]) -> None:
@@ -112,6 +115,7 @@ class Membership:
 
     def _serve(self, link: Link) -> None:
         """Serve a follower, on a thread of its own."""
+        self._leads.wait(_ELECTED_SECONDS)
         followers = self._followers
         if followers is None:
             # The other node asks the coordinator again.
@@ -163,6 +167,7 @@ class Membership:
             await self.resign(term)
             raise
         self._followers = followers
+        self._leads.set()
         return term
 
     def _tell_changed(self) -> None:
@@ -176,10 +181,11 @@ class Membership:
         It is called on any thread.
         """
         if self._followers is not None:
-            self._followers.relay = serve
+            self._followers.relay_to(serve)
 
     async def resign(self, term: Term) -> None:
         """Stop leading: another node may lead at once. The storage must be closed."""
+        self._leads.clear()
         self._followers = self._term = None
         await term.resign()
 

@@ -134,12 +134,11 @@ class Term(Leadership):
             # None of them has to copy files from the next leader then.
             await self._have_all(self._followers.caught_up())
         self._operations.on_append = None
-        self._followers.close()
+        # This node stays in sync, because it may have to lead again: the next leader lets it go while it recovers.
         with suppress(CoordinatorError):
-            if self._in_sync > {self.node}:
-                # The next leader need not wait for this node.
-                await self._write_in_sync(self._in_sync - {self.node})
             await self._coordinator.resign(self.number)
+        # They have heard of it then, and need not find out why they have lost their connections.
+        self._followers.close()
 
     # -- the coordinator ----------------------------------------------------------------------------------------
 

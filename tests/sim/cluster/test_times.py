@@ -1,4 +1,4 @@
-"""Cuts between a leader and its followers that let messages through one way: how long nothing is confirmed."""
+"""How long a cluster does without a leader that is stopped, killed, or cut off in one direction."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,9 @@ from tests.sim.cluster.run import Run
 
 # What a killed process was about to wait for.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-# Simulated seconds.
+# Simulated seconds. Messages take up to half a millisecond; disks, and starting a broker, take almost nothing.
+_STOPPED_SECONDS = 0.035
+_KILLED_SECONDS = 0.025
 _WITHOUT_CONFIRMS_SECONDS = 3.0
 _UNDISTURBED_SECONDS = 5.0
 # A run of three nodes, of which two have to be in sync.
@@ -40,6 +42,21 @@ def confirms(run: Run, seconds: float) -> None:
 def leader(run: Run) -> str:
     assert run.service.leader is not None
     return run.service.leader.node
+
+
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "stopped"])
+def test_a_leader_ends(run: Run, is_killed: bool) -> None:
+    """Another node leads after a few messages between the nodes and the coordinator: nobody waits for a time."""
+    old = next(each for each in run.computers if each.serving is not None)
+    others = [each for each in run.computers if each is not old]
+    if is_killed:
+        old.kill()
+    else:
+        old.stop()
+    until = run.world.now + (_KILLED_SECONDS if is_killed else _STOPPED_SECONDS)
+    while not any(each.serving is not None for each in others):
+        assert run.world.now < until
+        run._run(0.001)
 
 
 @pytest.mark.parametrize("is_heard", [True, False], ids=["hears nothing", "is not heard"])
