@@ -36,7 +36,7 @@ class Replica:
     """The directory `root` as a follower has it. `open_definitions` opens the database when it is first changed.
 
     While the files are copied, `is_copying` is set: then operations may come whose effect the copy has already, or of
-    files that were removed since. All methods are called on one thread. They raise OSError, and StorageError for an
+    files that were removed since. Nothing is synced then before `sync` is called. All methods are called on one thread. They raise OSError, and StorageError for an
     operation that cannot be made: then the directory must be copied again.
     """
 
@@ -102,8 +102,10 @@ class Replica:
     def _change_content(self, made: Operation) -> None:
         file = self._file(made.path)
         kind = made.kind
-        if kind == operation.WRITE:
+        if kind == operation.WRITE or (self.is_copying and kind == operation.WRITE_THROUGH):
             file.write_at(made.number, [made.data])
+            self._unsynced[made.path] = None
+        elif self.is_copying and kind == operation.SYNC:
             self._unsynced[made.path] = None
         elif kind == operation.WRITE_THROUGH:
             file.write_through(made.number, [made.data])
@@ -132,6 +134,9 @@ class Replica:
             target = self.path(new)
             self._close(new)
             self._disk.rename(path, target)
+            if made.path in self._unsynced:
+                del self._unsynced[made.path]
+                self._unsynced[new] = None
         elif kind == operation.UNLINK:
             self._disk.unlink(path)
         elif kind == operation.REMOVE_DIRECTORY:

@@ -160,3 +160,28 @@ def test_what_a_file_was_before_it_was_renamed_is_not_made_again(tmp_path: Path,
     with pytest.raises(FileNotFoundError):
         replica.run(change)
     replica.close()
+
+
+def test_while_files_are_copied_nothing_is_synced_before_the_end(tmp_path: Path) -> None:
+    """There may be more to make again than the leader goes on with meanwhile. What was renamed is synced, too."""
+    disk = SimulatedDisk()
+    disk.make_directory(tmp_path / "journal")
+    calls: list[str] = []
+    disk.trouble = lambda what, _: calls.append(what)
+    replica = Replica(disk, tmp_path, lambda: DefinitionDatabase(tmp_path / "definitions.sqlite"))
+    replica.is_copying = True
+    for kind, number, data in (
+        (operation.CREATE, 0, b""),
+        (operation.WRITE, 0, b"one"),
+        (operation.SYNC, 0, b""),
+        (operation.WRITE_THROUGH, 3, b"two"),
+        (operation.RENAME, 0, b"journal/1.journal"),
+    ):
+        replica.run(operation.encode(kind, "journal/spare", number, [data]))
+    assert "sync" not in calls
+    assert "write-through" not in calls
+    replica.sync()
+    replica.run(operation.encode(operation.SYNC_DIRECTORY, "journal"))
+    disk.lose_power()
+    assert disk.content(tmp_path / "journal/1.journal") == b"onetwo"
+    replica.close()
