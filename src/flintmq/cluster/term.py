@@ -163,7 +163,7 @@ class Term(Leadership):
             if self._followers.seen_term > self.number:
                 self.end("another node was elected")
                 return
-            there = self._followers.caught_up() | {self.node}
+            there = self._followers.caught_up() - self._behind_last_look() | {self.node}
             wanted = (self._in_sync - {self._replaced}) | there
             if self._loop.time() - began > GRACE_SECONDS:
                 wanted = there
@@ -183,14 +183,24 @@ class Term(Leadership):
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self._changed.wait()
 
+    def _behind_last_look(self) -> frozenset[str]:
+        """The nodes that are not in sync, and lack what was logged at the last look."""
+        newest = self._looks[-1][0] if self._looks else self._operations.newest
+        coming = self._followers.caught_up() - self._in_sync
+        return frozenset(node for node in coming if self._operations.acknowledged(node) < newest)
+
     async def _change(self, wanted: frozenset[str]) -> None:
         """Write which nodes are in sync. Raises CoordinatorError."""
+        added = wanted - self._in_sync
+        # Confirms wait for a node from the moment it is required, so it must not be far behind then.
+        if added and not await self._have_all(added):
+            return
         # Those that are let go must acknowledge until it is known, and those that are added from now on: they are
         # written when they have what was confirmed without them, too.
         self._followers.in_sync = self._in_sync | wanted
         self._require(self._in_sync | wanted)
         try:
-            if wanted <= self._in_sync or await self._have_all(wanted - self._in_sync):
+            if not added or await self._have_all(added):
                 await self._write_in_sync(wanted)
         finally:
             self._require(self._in_sync)

@@ -36,6 +36,10 @@ class Follower(Link):
         pass
 
 
+async def never(_: int) -> None:
+    await asyncio.Event().wait()
+
+
 def test_a_follower_that_comes_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has heard of the election first: it is served when the node leads, and need not connect again."""
     monkeypatch.setattr("flintmq.cluster.membership._ELECTED_SECONDS", WAIT_SECONDS)
@@ -45,7 +49,7 @@ def test_a_follower_that_comes_early(tmp_path: Path, monkeypatch: pytest.MonkeyP
         machine = RealMachine(bound, 1.0, Credentials("c"))
         coordinator = create_autospec(Coordinator, instance=True)
         coordinator.view.return_value = View(_TERM, Leader("a", _TERM, 1), frozenset("a"), 1)
-        coordinator.changed.side_effect = lambda _: asyncio.Event().wait()
+        coordinator.changed.side_effect = never
         membership = Membership(coordinator, machine, RealDirectory(tmp_path), "c", "a", "127.0.0.1:1", 1)
         follower = Follower()
         serving = threading.Thread(target=membership._serve, args=(follower,))
