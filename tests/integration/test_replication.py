@@ -1,8 +1,10 @@
 """Followers of a leader's storage over real sockets: they copy, follow, and can go on as the leader."""
 
+import queue
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from flintmq.storage.replication.disk import logs_statements
 from flintmq.storage.replication.log import OperationLog
 from flintmq.storage.replication.operation import Buffer
 from tests.unit.storage.nodes import OpenNode
-from tests.waiting import wait_until
+from tests.waiting import WAIT_SECONDS, wait_until
 
 SILENCE_SECONDS = 5.0
 CREDENTIALS = Credentials("c")
@@ -189,6 +191,35 @@ def test_another_leader_takes_over(tmp_path: Path) -> None:
     assert bodies(tmp_path / "c") == bodies(tmp_path / "a") == list(range(100))
     new.log.require(frozenset())
     new.close()
+
+
+@pytest.mark.skipif(flintmq.compiled, reason="compiled code calls its own")
+def test_a_copy_lets_publishers_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk of a file is sent when what was logged before is confirmed, or when nothing is confirmed any more."""
+    monkeypatch.setattr("flintmq.cluster.leading._TURN_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr("flintmq.cluster.leading.CHUNK_BYTES", 256)
+    leading = LeadingNode(tmp_path / "a")
+    publish(leading, 1)
+    leading.node.sync()
+    awaited: queue.Queue[Callable[[], None]] = queue.Queue()
+
+    def sizes() -> list[int]:
+        return [path.stat().st_size for path in (tmp_path / "b").glob("journal/*")]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(leading.log, "when_confirmed", awaited.put)
+        follower = FollowingNode(tmp_path / "b")
+        follower.follow(leading.address)
+        first = awaited.get(timeout=WAIT_SECONDS)
+        assert not any(sizes())
+        patched.setattr("flintmq.cluster.leading._TURN_SECONDS", 0.0)
+        first()
+        leading.await_followers("b")
+        assert any(sizes())
+        # Nothing was confirmed since: the copy has waited once more, and not for each chunk.
+        assert awaited.qsize() == 1
+    follower.stop()
+    leading.close()
 
 
 def test_data_of_a_broker_without_the_cluster_is_kept(tmp_path: Path) -> None:

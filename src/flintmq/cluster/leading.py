@@ -31,6 +31,10 @@ ALIVE_CHUNKS: Final = 64
 _OUT_OF_SYNC_LOOKS: Final = 3
 # How often it is looked whether the disk has made an operation.
 _MAKING_SECONDS: Final = 0.02
+# A copy lets publishers go first after so many chunks.
+_CHUNKS_OF_A_TURN: Final = 4
+# It waits at most so long until something is confirmed: the follower must hear something within 1.5 s.
+_TURN_SECONDS: Final = 1.0
 # A follower that wants to relay clients waits so long until the leader has recovered.
 _RECOVERY_SECONDS: Final = 1.0
 
@@ -201,6 +205,11 @@ class _FollowerLink:
         self._woken = followers.machine.event()
         self._is_closed = False
         self._is_unheard = False
+        # Set when what was logged before a chunk of a copy is confirmed.
+        self._is_confirmed = followers.machine.event()
+        # What was confirmed when a copy has waited for more in vain.
+        self._confirmed_before = -1
+        self._chunks = 0
         # The follower has all that it copied once it has acknowledged this number.
         self._whole_at = 0
 
@@ -288,7 +297,10 @@ class _FollowerLink:
                 while data := file.read_at(position, CHUNK_BYTES):
                     index = position // CHUNK_BYTES
                     if index >= len(fetch.digests) or digest(data) != fetch.digests[index]:
-                        self._link.send(wire.CHUNK, Chunk(fetch.path, position, data))
+                        if self._chunks % _CHUNKS_OF_A_TURN == 0:
+                            self._let_publishers_go_first()
+                        self._chunks += 1
+                        self._link.send(wire.CHUNK, Chunk(fetch.path, position, memoryview(data)))
                         unsent = 0
                     elif (unsent := unsent + 1) % ALIVE_CHUNKS == 0:
                         self._link.send(wire.ALIVE, 0)
@@ -296,6 +308,19 @@ class _FollowerLink:
         except FileNotFoundError:
             position = -1
         self._link.send(wire.END, End(fetch.path, position))
+
+    def _let_publishers_go_first(self) -> None:
+        """Wait until what was logged by now is confirmed. So a copy that makes confirms slow becomes slow, too, whether
+        it is the disk, the network or the processor for which they wait.
+
+        While nothing is confirmed, because too few nodes are in sync, the copy does not wait: it may be the cure.
+        """
+        if self._log.confirmed == self._confirmed_before:
+            return
+        self._is_confirmed.clear()
+        self._log.when_confirmed(self._is_confirmed.set)
+        if not self._is_confirmed.wait(_TURN_SECONDS):
+            self._confirmed_before = self._log.confirmed
 
     def _send_operations(self, number: int) -> None:
         """Send the operations behind this one as they come, until the connection ends."""

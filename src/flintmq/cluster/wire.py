@@ -74,7 +74,7 @@ class Fetch(Struct):
 class Chunk(Struct):
     path: str
     position: int
-    data: bytes
+    data: memoryview
 
 
 class End(Struct):
