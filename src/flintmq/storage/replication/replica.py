@@ -36,8 +36,8 @@ class Replica:
     """The directory `root` as a follower has it. `open_definitions` opens the database when it is first changed.
 
     While the files are copied, `is_copying` is set: then operations may come whose effect the copy has already, or of
-    files that were removed since. Nothing is synced then before `sync` is called. All methods are called on one thread. They raise OSError, and StorageError for an
-    operation that cannot be made: then the directory must be copied again.
+    files that were removed since. Nothing is synced then before `sync` is called. All methods are called on one thread.
+    They raise OSError, and StorageError for an operation that cannot be made: then the directory must be copied again.
     """
 
     def __init__(self, disk: Disk, root: Path, open_definitions: Callable[[], DefinitionDatabase]) -> None:
