@@ -31,9 +31,9 @@ _FREE_PORTS: Final = {"FLINTMQ_MANAGEMENT_PORT": "0", "FLINTMQ_MANAGEMENT_TLS_PO
 LogLine = dict[str, Any]
 
 
-def command(*arguments: str) -> list[str]:
-    """`flintmq` with these arguments, as installed (or found) for the interpreter that runs the tests."""
-    return [sys.executable, "-m", "flintmq.cli", *arguments]
+def command(*arguments: str, python: str = sys.executable) -> list[str]:
+    """`flintmq` with these arguments, as installed (or found) for this interpreter: the one that runs the tests."""
+    return [python, "-m", "flintmq.cli", *arguments]
 
 
 # Below those that the system gives to whoever asks for any. Processes of tests have numbers that follow each other, and
@@ -62,16 +62,16 @@ class BrokerProcess:
     """`flintmq serve` on a free port, another one at each start, unless FLINTMQ_LISTEN_PORT is one to come back on.
 
     `arguments` are further flags; `settings` are variables, FLINTMQ_... and all; `wrapper` is a command to run it by.
+    `python` is the interpreter for which FlintMQ is installed; it may be another one at the next start.
     """
 
     def __init__(self, data: Path, *arguments: str, wrapper: tuple[str, ...] = (), **settings: str) -> None:
         self.data = data
         self.port = 0
+        self.python = sys.executable
         port = settings.pop("FLINTMQ_LISTEN_PORT", "0")
-        self._command = [
-            *wrapper,
-            *command("serve", "--data", str(data), "--log-format", "json", *arguments, "--port", port),
-        ]
+        self._wrapper = wrapper
+        self._arguments = ("serve", "--data", str(data), "--log-format", "json", *arguments, "--port", port)
         if _IO_WORKERS is not None:
             settings.setdefault("FLINTMQ_SERVER_IO_WORKERS", _IO_WORKERS)
         self._environment = environment(**settings)
@@ -100,9 +100,11 @@ class BrokerProcess:
         """Start the process without waiting for it. The log of an earlier one is forgotten."""
         assert not self.is_running, "the broker runs already"
         self._log = []
+        # Where the interpreter that runs the tests finds packages, another one does not look.
+        other = {} if self.python == sys.executable else {"PYTHONPATH": ""}
         self._process = subprocess.Popen(  # noqa: S603 - our own command
-            self._command,
-            env=self._environment,
+            [*self._wrapper, *command(*self._arguments, python=self.python)],
+            env={**self._environment, **other},
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from tests.waiting import WAIT_SECONDS
+
 T = TypeVar("T")
 
 
@@ -29,8 +31,8 @@ class Background:
         self.loop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop, and wait for its end."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+        """Run a coroutine on the loop, and wait for its end. Raises TimeoutError if it does not come."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(WAIT_SECONDS)
 
     def call(self, work: Callable[[], None]) -> None:
         """Call a function on the loop, and wait until it has returned."""

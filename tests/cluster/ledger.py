@@ -3,16 +3,20 @@
 A message is known by its name, `<publisher>.<connection>-<number>`; numbers of one connection grow.
 """
 
+import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
 
 
 class Ledger:
-    """Each message of these publishers goes to each of the queues."""
+    """Each message of these publishers goes to each of the queues. From those of `once` it may come a single time, with
+    the flag or without it.
+    """
 
-    def __init__(self, publishers: Iterable[str], queues: Iterable[str]) -> None:
-        queues = list(queues)
+    def __init__(self, publishers: Iterable[str], queues: Iterable[str], once: Iterable[str] = ()) -> None:
+        once = frozenset(once)
+        queues = {*queues, *once}
         self.confirmed: set[str] = set()
         self.delivered: dict[str, set[str]] = {queue: set() for queue in queues}
         self.refused: list[str] = []
@@ -20,13 +24,24 @@ class Ledger:
         self.unflagged: list[str] = []
         # Not marked as redelivered, and behind a later message of the same connection.
         self.out_of_order: list[str] = []
+        # Delivered again from a queue from which it may come once.
+        self.twice: list[str] = []
+        self._once = once
+        # Confirmed, and not delivered from the queue.
+        self._missing: dict[str, set[str]] = {queue: set() for queue in queues}
         # Of each publisher, and of each queue; they grow.
         self._confirm_times: dict[str, list[float]] = {publisher: [] for publisher in publishers}
         self._delivery_times: dict[str, list[float]] = {queue: [] for queue in queues}
         self._highest: dict[tuple[str, str], int] = {}
+        # Publishers with threads of their own confirm, while others consume.
+        self._lock = threading.Lock()
 
     def confirm(self, name: str, now: float) -> None:
-        self.confirmed.add(name)
+        with self._lock:
+            self.confirmed.add(name)
+            for queue, delivered in self.delivered.items():
+                if name not in delivered:
+                    self._missing[queue].add(name)
         self._confirm_times[publisher_of(name)].append(now)
 
     def refuse(self, name: str) -> None:
@@ -35,7 +50,10 @@ class Ledger:
 
     def deliver(self, queue: str, name: str, is_redelivered: bool, now: float) -> None:
         self._delivery_times[queue].append(now)
-        if not is_redelivered:
+        if queue in self._once:
+            if name in self.delivered[queue]:
+                self.twice.append(name)
+        elif not is_redelivered:
             if name in self.delivered[queue]:
                 self.unflagged.append(name)
             connection, _, number = name.rpartition("-")
@@ -43,16 +61,20 @@ class Ledger:
             if int(number) < highest:
                 self.out_of_order.append(name)
             self._highest[queue, connection] = max(int(number), highest)
-        self.delivered[queue].add(name)
+        with self._lock:
+            self.delivered[queue].add(name)
+            self._missing[queue].discard(name)
 
     @property
     def lost(self) -> set[str]:
         """Confirmed, and not delivered from each queue."""
-        return {name for delivered in self.delivered.values() for name in self.confirmed - delivered}
+        with self._lock:
+            return set().union(*self._missing.values())
 
-    def last_delivery(self, queue: str) -> float:
-        """When the queue delivered something; 0 if it never did."""
-        return max(self._delivery_times[queue], default=0.0)
+    @property
+    def last_delivery(self) -> float:
+        """When a queue delivered something; 0 if none ever did."""
+        return max(times[-1] if times else 0.0 for times in self._delivery_times.values())
 
     def confirms_since(self, since: float) -> int:
         """How many messages were confirmed, of the publisher with the fewest."""

@@ -173,9 +173,3 @@ def _is_listened_on(port: int) -> bool:
         except OSError:
             return True
         return False
-
-
-def is_open(port: int) -> bool:
-    """Whether a connection to this port is accepted."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -37,3 +37,19 @@ def test_what_is_wrong_is_found() -> None:
     assert ledger.lost == {"p.1-3", "p.1-4"}
     assert ledger.unflagged == ["p.1-3"]
     assert ledger.out_of_order == ["p.1-2"]
+
+
+def test_what_may_come_once_comes_once() -> None:
+    """The flag is no excuse, and what was not confirmed may come, too."""
+    ledger = Ledger("p", ["q"], once=["r"])
+    ledger.confirm("p.1-1", 1.0)
+    ledger.deliver("q", "p.1-1", False, 2.0)
+    assert ledger.lost == {"p.1-1"}
+    ledger.deliver("r", "p.1-1", True, 2.0)
+    ledger.deliver("r", "p.1-2", True, 2.0)
+    ledger.confirm("p.1-2", 3.0)
+    assert ledger.lost == {"p.1-2"}
+    ledger.deliver("q", "p.1-2", False, 3.0)
+    assert (ledger.lost, ledger.twice) == (set(), [])
+    ledger.deliver("r", "p.1-1", True, 4.0)
+    assert (ledger.twice, ledger.unflagged) == (["p.1-1"], [])

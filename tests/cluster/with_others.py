@@ -14,8 +14,11 @@ from proton.utils import BlockingConnection, SendException
 
 from tests.cluster.ledger import Ledger
 from tests.cluster.with_pika import EXCHANGE, PATIENCE_SECONDS
+from tests.waiting import WAIT_SECONDS
 
 _RETRY_SECONDS: Final = 0.05
+# Between two messages: what the clients need of the processors, the nodes do not get.
+_PAUSE_SECONDS: Final = 0.01
 
 
 class BlockingPublisher:
@@ -38,7 +41,8 @@ class BlockingPublisher:
 
     def end(self) -> None:
         self._ends.set()
-        self._thread.join()
+        # A client that does not return must not keep the others from their end.
+        self._thread.join(WAIT_SECONDS)
 
     def _run(self) -> None:
         while not self._ends.is_set():
@@ -50,6 +54,7 @@ class BlockingPublisher:
     def _next(self) -> str:
         """The name of the next message, once it may be published; empty if the publisher ends."""
         self.is_waiting = False
+        self._ends.wait(_PAUSE_SECONDS)
         while self.is_paused and not self._ends.is_set():
             time.sleep(_RETRY_SECONDS)
         if self._ends.is_set():
@@ -93,6 +98,17 @@ class AioPikaPublisher(BlockingPublisher):
                     await connection.close()
 
 
+class _ProtonConnection(BlockingConnection):  # type: ignore[misc]
+    """Its end does not wait for ever for a node that hangs."""
+
+    def run(self) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self.container.process() and time.monotonic() < deadline:
+            pass
+        self.container.stop()
+        self.container.process()
+
+
 class ProtonPublisher(BlockingPublisher):
     """AMQP 1.0, with qpid-proton."""
 
@@ -102,7 +118,7 @@ class ProtonPublisher(BlockingPublisher):
         connection: Any = None
         name = ""
         try:
-            connection = BlockingConnection(f"amqp://guest:guest@127.0.0.1:{port}", timeout=PATIENCE_SECONDS)
+            connection = _ProtonConnection(f"amqp://guest:guest@127.0.0.1:{port}", timeout=PATIENCE_SECONDS)
             sender = connection.create_sender(f"/exchanges/{EXCHANGE}")
             while name := self._next():
                 # Inferred: as plain bytes, and not as a value with a type.

@@ -123,13 +123,9 @@ class PikaClient:
             self._connect()
 
     def _channel_opened(self, connection: AsyncioConnection, channel: Channel) -> None:
-        channel.exchange_declare(EXCHANGE, "fanout", durable=True)
-        for queue in (LIVE, KEPT):
-            channel.queue_declare(queue, durable=True)
-            channel.queue_bind(queue, EXCHANGE)
-        channel.basic_qos(prefetch_count=_PREFETCH, callback=lambda _: self._declared(connection, channel))
+        channel.basic_qos(prefetch_count=_PREFETCH, callback=lambda _: self._prepared(connection, channel))
 
-    def _declared(self, connection: AsyncioConnection, channel: Channel) -> None:
+    def _prepared(self, connection: AsyncioConnection, channel: Channel) -> None:
         if connection is self._connection:
             self.heard = time.monotonic()
             self._channel = channel
@@ -236,8 +232,9 @@ class Witness:
 
     def end(self) -> float:
         """Returns when the node said so; 0 if it did not."""
+        told_at = self._told_at
         self._background.call(self._end)
-        return self._told_at
+        return told_at
 
     def _connect(self, port: int) -> None:
         self._connection = AsyncioConnection(

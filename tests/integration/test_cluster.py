@@ -2,101 +2,23 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
 
 import pika
 import pytest
 import trustme
 from pika.exceptions import AMQPError
 
+from tests.cluster.nodes import NODES, Cluster
 from tests.etcd import EtcdProcess
-from tests.servers import BrokerProcess, free_port
 from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.process,
     pytest.mark.skipif(not EtcdProcess.is_installed(), reason="etcd (Debian's package etcd-server) is not installed"),
 ]
-NODES = ("a", "b", "c")
 DURABLE = pika.BasicProperties(delivery_mode=2)
-
-
-class Cluster:
-    """Three nodes on this machine, with `more` settings. Clients know the addresses of all of them."""
-
-    def __init__(self, path: Path, etcd: EtcdProcess, more: Callable[[str], dict[str, Any]] = lambda _: {}) -> None:
-        self.ports = {node: free_port() for node in NODES}
-        self.nodes = {
-            node: BrokerProcess(
-                path / node,
-                FLINTMQ_LISTEN_PORT=str(port),
-                FLINTMQ_CLUSTER_NAME="c",
-                FLINTMQ_CLUSTER_NODE=node,
-                FLINTMQ_CLUSTER_ETCD=etcd.url,
-                FLINTMQ_CLUSTER_PORT=str(free_port()),
-                **{"FLINTMQ_MANAGEMENT_ENABLED": "false", **more(node)},
-            )
-            for node, port in self.ports.items()
-        }
-        for node in self.nodes.values():
-            node.launch()
-        self.await_in_sync(self.leader(), 3)
-
-    def await_in_sync(self, leader: str, count: int) -> None:
-        """Wait until the leader says that so many nodes are in sync."""
-
-        def is_so() -> bool:
-            said = [line for line in self.nodes[leader].log if line["event"] == "in sync"]
-            return bool(said) and len(said[-1]["nodes"]) == count
-
-        wait_until(is_so)
-
-    def leader(self) -> str:
-        """The node that accepts clients, once there is one."""
-        found: list[str] = []
-
-        def is_there() -> bool:
-            for node in NODES:
-                if self.nodes[node].is_running:
-                    events = ("listening", "no longer the leader", "stopping")
-                    lines = [line for line in self.nodes[node].log if line["event"] in events]
-                    if lines and lines[-1]["event"] == "listening":
-                        found.append(node)
-            return bool(found)
-
-        wait_until(is_there)
-        return found[-1]
-
-    def await_another_than(self, old: str) -> None:
-        """Wait until another node leads."""
-        wait_until(lambda: self.leader() != old)
-
-    def connect(self) -> pika.BlockingConnection:
-        parameters = [
-            pika.ConnectionParameters(
-                "127.0.0.1", port, socket_timeout=2, stack_timeout=2, blocked_connection_timeout=5, heartbeat=2
-            )
-            for port in self.ports.values()
-        ]
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                return pika.BlockingConnection(parameters)
-            except (AMQPError, OSError):
-                assert time.monotonic() < deadline, "no node accepts a client"
-                time.sleep(0.05)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for node in self.nodes.values():
-            node.close()
 
 
 class Publisher:
@@ -139,7 +61,7 @@ class Publisher:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with EtcdProcess(tmp_path / "etcd") as etcd, Cluster(tmp_path, etcd) as made:
+    with Cluster(tmp_path) as made:
         yield made
 
 
@@ -170,8 +92,8 @@ def test_leaders_end_in_every_way(cluster: Cluster) -> None:
         cluster.await_another_than(old)
         publisher.await_more()
         if end != "stand still":
-            node.launch()
-        cluster.await_in_sync(cluster.leader(), 3)
+            cluster.launch(old)
+        cluster.await_in_sync(len(NODES))
     confirmed = publisher.stop()
     assert len(confirmed) > 30
     assert set(confirmed) <= consumed(cluster)
@@ -219,7 +141,7 @@ def test_nodes_that_trust_nobody_else(tmp_path: Path) -> None:
             cluster.await_another_than(old)
             publisher.await_more()
             cluster.nodes[old].launch()
-            cluster.await_in_sync(cluster.leader(), 3)
+            cluster.await_in_sync(len(NODES))
             confirmed = publisher.stop()
             assert set(confirmed) <= consumed(cluster)
             for node in cluster.nodes.values():

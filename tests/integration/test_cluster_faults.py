@@ -3,9 +3,8 @@
 import asyncio
 import shutil
 import socket
-import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,12 @@ import pika
 import pytest
 
 from flintmq.cluster.etcd import Etcd
+from tests.cluster.nodes import NODES, Cluster
 from tests.commands import run_process
 from tests.etcd import EtcdProcess
-from tests.integration.test_cluster import NODES, Cluster, Publisher, consumed
+from tests.integration.test_cluster import Publisher, consumed
 from tests.servers import BrokerProcess, free_port
+from tests.stalling_disk import StallingDisks
 from tests.waiting import WAIT_SECONDS, wait_until
 
 pytestmark = [
@@ -39,15 +40,6 @@ def cluster(tmp_path: Path, etcd: EtcdProcess) -> Iterator[Cluster]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def stalling_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library that makes the disk of a process stall or fail."""
-    library = tmp_path_factory.mktemp("preload") / "stalling_disk.so"
-    source = Path(__file__).with_name("stalling_disk.c")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)  # noqa: S603, S607
-    return library
-
-
 def node(path: Path, etcd: EtcdProcess, name: str = "a", **settings: str) -> BrokerProcess:
     """A node that is not started yet."""
     given: dict[str, Any] = {
@@ -60,26 +52,21 @@ def node(path: Path, etcd: EtcdProcess, name: str = "a", **settings: str) -> Bro
     return BrokerProcess(path, **{**given, **settings})
 
 
-@pytest.mark.parametrize("content", ["", "fails"], ids=["stalls", "fails"])
-def test_a_disk_costs_the_leadership(tmp_path: Path, etcd: EtcdProcess, stalling_disk: Path, content: str) -> None:
+@pytest.mark.parametrize("breaks", [StallingDisks.stall, StallingDisks.fail], ids=["stalls", "fails"])
+def test_a_disk_costs_the_leadership(tmp_path: Path, breaks: Callable[[StallingDisks, str], None]) -> None:
     """When the disk of the leader stalls or fails, another node leads, and nothing that was confirmed is lost."""
-    broken = {name: tmp_path / f"{name}.broken" for name in NODES}
-    broken_disk = {"LD_PRELOAD": str(stalling_disk)}
-    try:
-        with Cluster(tmp_path, etcd, lambda name: {**broken_disk, "STALLING_DISK": str(broken[name])}) as made:
-            publisher = Publisher(made)
-            publisher.await_more()
-            old = made.leader()
-            broken[old].write_text(content)
-            made.await_another_than(old)
-            publisher.await_more()
-            broken[old].unlink()
-            made.await_in_sync(made.leader(), 3)
-            confirmed = publisher.stop()
-            assert set(confirmed) <= consumed(made)
-    finally:
-        for each in broken.values():
-            each.unlink(missing_ok=True)
+    disks = StallingDisks(tmp_path)
+    with Cluster(tmp_path, disks=disks) as made:
+        publisher = Publisher(made)
+        publisher.await_more()
+        old = made.leader()
+        breaks(disks, old)
+        made.await_another_than(old)
+        publisher.await_more()
+        disks.mend(old)
+        made.await_in_sync(len(NODES))
+        confirmed = publisher.stop()
+        assert set(confirmed) <= consumed(made)
 
 
 def test_publishers_are_told_to_wait(cluster: Cluster) -> None:
@@ -203,7 +190,7 @@ def test_a_node_with_another_disk_does_not_lead(cluster: Cluster) -> None:
     cluster.nodes[other].launch()
     cluster.nodes[other].wait_for_log("this node has lost its data")
     cluster.nodes[old].launch()
-    cluster.await_in_sync(old, 2)
+    cluster.await_in_sync(2)
     publisher.await_more()
     assert set(publisher.stop()) <= consumed(cluster)
 

@@ -18,9 +18,9 @@ from proton.utils import BlockingConnection
 
 from flintmq.wire.amqp091.frames import PROTOCOL_HEADER
 from flintmq.wire.amqp091.methods import BasicConsume, ConnectionStart, QueueDeclare, QueueDeclareOk
+from tests.cluster.nodes import NODES, Cluster
 from tests.commands import run_process
 from tests.etcd import EtcdProcess
-from tests.integration.test_cluster import NODES, Cluster
 from tests.servers import free_port
 from tests.sockets import AmqpSocket, publish_frames
 from tests.waiting import WAIT_SECONDS, wait_until
@@ -37,15 +37,14 @@ GUEST = ("guest", "guest")
 class ClusterOfAll(Cluster):
     """Nodes with all listeners. The certificates are in `path`, and so is each node's file of settings."""
 
-    def __init__(self, path: Path, etcd: EtcdProcess) -> None:
+    def __init__(self, path: Path) -> None:
         self.files = {node: path / f"{node}.toml" for node in NODES}
         for file in self.files.values():
             file.touch()
         self.tls_ports, self.http_ports, self.https_ports = ({node: free_port() for node in NODES} for _ in range(3))
         super().__init__(
             path,
-            etcd,
-            lambda node: {
+            more=lambda node: {
                 "FLINTMQ_CONFIG": str(self.files[node]),
                 "FLINTMQ_TLS_CERTIFICATE": str(path / "server.pem"),
                 "FLINTMQ_TLS_CA": str(path / "ca.pem"),
@@ -56,6 +55,9 @@ class ClusterOfAll(Cluster):
                 "FLINTMQ_MANAGEMENT_TLS_PORT": str(self.https_ports[node]),
             },
         )
+
+    def _launch(self) -> None:
+        super()._launch()
         # The API is loaded while clients of AMQP are served already.
         self.nodes[self.leader()].wait_for_log("listening", matches=lambda line: "https" in line)
 
@@ -73,14 +75,14 @@ def cluster(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> 
     authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(
         directory / "server.pem"
     )
-    with EtcdProcess(directory / "etcd") as etcd, ClusterOfAll(directory, etcd) as made:
+    with ClusterOfAll(directory) as made:
         yield made
 
 
 @pytest.fixture
 def mortal(tmp_path: Path) -> Iterator[Cluster]:
     """Nodes whose end is part of the test."""
-    with EtcdProcess(tmp_path / "etcd") as etcd, Cluster(tmp_path, etcd) as made:
+    with Cluster(tmp_path) as made:
         yield made
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 import flintmq.client as fc
+from tests.cluster.nodes import Cluster
 from tests.etcd import EtcdProcess
-from tests.integration.test_cluster import Cluster
 from tests.integration.test_cluster_relay import await_relay, relaying
 
 pytestmark = [
@@ -21,10 +21,7 @@ COUNT = 2_000
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Nodes with streams of small segments, which are damaged one by one. All of them survive."""
     directory = tmp_path_factory.mktemp("streams")
-    with (
-        EtcdProcess(directory / "etcd") as etcd,
-        Cluster(directory, etcd, lambda _: {"FLINTMQ_STORAGE_SEGMENT_BYTES": "65536"}) as made,
-    ):
+    with Cluster(directory, more=lambda _: {"FLINTMQ_STORAGE_SEGMENT_BYTES": "65536"}) as made:
         yield made
 
 

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import flintmq.client as fc
+from tests.cluster.nodes import NODES, Cluster
 from tests.etcd import EtcdProcess
-from tests.integration.test_cluster import NODES, Cluster
 from tests.integration.test_cluster_relay import await_relay
 from tests.servers import free_port
 from tests.waiting import WAIT_SECONDS
@@ -20,14 +20,8 @@ COUNT = 600
 def test_tasks_read_at_all_nodes(spark: SparkSession, tmp_path: Path) -> None:
     """Tasks that read a stream are spread over the nodes, and every message is read once."""
     http_ports = {node: free_port() for node in NODES}
-    with (
-        EtcdProcess(tmp_path / "etcd") as etcd,
-        Cluster(
-            tmp_path,
-            etcd,
-            lambda node: {"FLINTMQ_MANAGEMENT_ENABLED": "true", "FLINTMQ_MANAGEMENT_PORT": str(http_ports[node])},
-        ) as cluster,
-    ):
+    settings = {"FLINTMQ_MANAGEMENT_ENABLED": "true"}
+    with Cluster(tmp_path, more=lambda node: {**settings, "FLINTMQ_MANAGEMENT_PORT": str(http_ports[node])}) as cluster:
         leader = cluster.leader()
         for node in NODES:
             if node != leader:

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 import flintmq.client as fc
-from tests.servers import BrokerProcess
+from tests.servers import BrokerProcess, free_port
 from tests.spark.conftest import Queues
 
 
@@ -29,6 +29,13 @@ class Read:
 
 def bodies(frame: DataFrame) -> list[bytes]:
     return [bytes(row.body) for row in frame.orderBy("offset").select("body").collect()]
+
+
+def test_nodes_of_a_cluster(read: Read, queues: Queues, broker: BrokerProcess) -> None:
+    """The driver and the tasks pass over a node that does not run."""
+    queue = queues.stream(b"one", b"two")
+    lost = f"amqp://guest:guest@127.0.0.1:{free_port()}/%2f"
+    assert bodies(read(queue, url=f"{lost} {broker.url}")) == [b"one", b"two"]
 
 
 def test_what_was_published(read: Read, queues: Queues) -> None:

@@ -13,13 +13,15 @@ log = logs.get_logger()
 
 # A leader that does not renew its lease can be replaced after this time, in seconds.
 LEASE_SECONDS: Final = 3
-RENEW_SECONDS: Final = 1.0
+# So often that most restarts of a coordinator, which take it one to two seconds, cost nothing.
+RENEW_SECONDS: Final = 0.5
 # A leader steps down if it could not renew its lease for so long: before the lease has ended.
 STEP_DOWN_SECONDS: Final = 2.5
-_RETRY_SECONDS: Final = 0.25
+_RETRY_SECONDS: Final = 0.1
 PROBE_SECONDS: Final = 0.5
 # A disk stands still if no write of the probe became durable within this time.
 _STALL_SECONDS: Final = 1.5
+_STALLS: Final = "the disk takes no writes"
 _PROBE: Final = ".cluster.probe"
 
 
@@ -104,8 +106,10 @@ class Lease:
             if trouble and trouble != self._trouble:
                 log.warning("the lease is not renewed", reason=trouble)
             self._trouble = trouble
-            if self.id and trouble and self._left() <= _RETRY_SECONDS:
-                # By the next try, it could have ended.
+            # By the next try, the lease could have ended. A disk that stalls has been waited for, and nothing can be
+            # confirmed without it.
+            is_over = self._left() <= _RETRY_SECONDS or trouble == _STALLS
+            if self.id and trouble and is_over:
                 self.id = 0
                 self._on_end(trouble)
 
@@ -121,7 +125,7 @@ class Lease:
             self._probed = self._probe.count
             self._probed_at = self._loop.time()
         if self._loop.time() - self._probed_at > _STALL_SECONDS:
-            return "the disk takes no writes"
+            return _STALLS
         try:
             async with asyncio.timeout(max(self._left(), 0.0) if self.id else STEP_DOWN_SECONDS):
                 await self._renew()

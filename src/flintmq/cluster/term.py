@@ -114,6 +114,14 @@ class Term(Leadership):
             self.is_handed_over = is_handed_over
             log.warning("no longer the leader", reason=reason)
             self._ended.set()
+            if not is_handed_over:
+                # The broker may take long to stop, for example on a disk that stalls. Others may lead meanwhile, as
+                # they might in any case.
+                self._start(self._let_go())
+
+    async def _let_go(self) -> None:
+        with suppress(CoordinatorError):
+            await self._coordinator.resign(self.number)
 
     async def until_end(self) -> None:
         await self._ended.wait()

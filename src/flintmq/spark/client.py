@@ -21,8 +21,8 @@ class ReconnectingClient:
     """One channel on one connection, both opened by the first call.
 
     A `patient` client, which tasks use, waits for a broker that it cannot reach. The driver, which plans queries, uses
-    one that is not: its first call fails at once. After one successful call every client is patient. With `confirms`,
-    the channel is in confirm mode. `node` is the number of the node of a cluster that is tried first.
+    one that is not: it fails at once. Every client is patient after it has been connected. With `confirms`, the channel
+    is in confirm mode. `node` is the number of the node of a cluster that is tried first.
     """
 
     def __init__(self, endpoint: Endpoint, confirms: bool, patient: bool, node: int = 0) -> None:
@@ -60,7 +60,9 @@ class ReconnectingClient:
         pause = _RETRY_FIRST_SECONDS
         while True:
             try:
-                result = operation(self._open())
+                channel = self._open()
+                self._patient = True
+                return operation(channel)
             except fc.ChannelClosed:
                 self._channel = None
                 raise
@@ -70,9 +72,6 @@ class ReconnectingClient:
                 deadline = deadline or now + PATIENCE_SECONDS
                 if not is_passing(error) or not self._patient or now + pause > deadline:
                     raise
-            else:
-                self._patient = True
-                return result
             time.sleep(pause)
             pause = min(2 * pause, _RETRY_MOST_SECONDS)
 

@@ -14,13 +14,13 @@ EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 GONE_SECONDS: Final = 30.0
 
 
-class Driver:
-    def __init__(self, job: str, directory: Path, options: dict[str, str]) -> None:
-        self._running = directory / "running"
-        self._running.unlink(missing_ok=True)
-        self._log = (directory / "driver.log").open("ab")
+class SparkProcess:
+    """A driver, with its JVM and executors: `python -m` with these arguments, in a session of its own."""
+
+    def __init__(self, log: Path, *arguments: str) -> None:
+        self._log = log.open("ab")
         self._process = subprocess.Popen(  # noqa: S603 - our own command
-            [sys.executable, "-m", "tests.spark.killing.driver", job, str(directory), json.dumps(options)],
+            [sys.executable, "-m", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
@@ -32,11 +32,6 @@ class Driver:
         return self._process.poll() is None
 
     @property
-    def has_begun(self) -> bool:
-        """Its query has."""
-        return self._running.exists()
-
-    @property
     def code(self) -> int | None:
         return self._process.poll()
 
@@ -46,20 +41,6 @@ class Driver:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
             return
-
-    def kill_jvm(self) -> bool:
-        """The driver's heart: executors outlive it for a moment."""
-        return _kill(self._members("spark-submit", "PythonGatewayServer") or self._members("SparkSubmit"))
-
-    def kill_executor(self, number: int) -> bool:
-        """False when there is none just now."""
-        found = self._members(EXECUTOR)
-        return _kill(found[number % len(found) :][:1]) if found else False
-
-    def kill_worker(self, number: int) -> bool:
-        """A Python of an executor, which reads."""
-        found = self._members("pyspark.daemon")
-        return _kill(found[number % len(found) :][:1]) if found else False
 
     def close(self) -> None:
         """When this returns, nothing of it writes any more."""
@@ -84,6 +65,35 @@ class Driver:
                 if session == self._process.pid and command and (not words or any(word in command for word in words)):
                     found.append(int(entry.name))
         return sorted(found)
+
+
+class Driver(SparkProcess):
+    """Runs a job of tests/spark/killing/driver.py."""
+
+    def __init__(self, job: str, directory: Path, options: dict[str, str]) -> None:
+        self._running = directory / "running"
+        self._running.unlink(missing_ok=True)
+        command = ("tests.spark.killing.driver", job, str(directory), json.dumps(options))
+        super().__init__(directory / "driver.log", *command)
+
+    @property
+    def has_begun(self) -> bool:
+        """Its query has."""
+        return self._running.exists()
+
+    def kill_jvm(self) -> bool:
+        """The driver's heart: executors outlive it for a moment."""
+        return _kill(self._members("spark-submit", "PythonGatewayServer") or self._members("SparkSubmit"))
+
+    def kill_executor(self, number: int) -> bool:
+        """False when there is none just now."""
+        found = self._members(EXECUTOR)
+        return _kill(found[number % len(found) :][:1]) if found else False
+
+    def kill_worker(self, number: int) -> bool:
+        """A Python of an executor, which reads."""
+        found = self._members("pyspark.daemon")
+        return _kill(found[number % len(found) :][:1]) if found else False
 
 
 def _kill(found: list[int]) -> bool:

@@ -1,18 +1,23 @@
-"""A leader and the followers that it counts as in sync."""
+"""A term of leadership: which followers count as in sync, and how it ends."""
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 from unittest.mock import create_autospec
 
-from flintmq.cluster.coordinator import Coordinator, Leader, View
+import pytest
+
+from flintmq.cluster.coordinator import Coordinator, CoordinatorError, Leader, View
 from flintmq.cluster.leading import Followers, History
 from flintmq.cluster.state import NodeState
 from flintmq.cluster.term import Term
 from flintmq.storage.files import RealDisk
 from flintmq.storage.replication.log import OperationLog
+from tests.sim.loop import VirtualLoop
 from tests.waiting import WAIT_SECONDS
 
-_TERM = 7
+NUMBER = 7
 
 
 async def never(_: int) -> None:
@@ -24,12 +29,12 @@ def test_a_node_that_comes_is_required_when_it_is_near(tmp_path: Path) -> None:
     coordinator = create_autospec(Coordinator, instance=True)
     coordinator.changed.side_effect = never
     followers = create_autospec(Followers, instance=True)
-    followers.history, followers.seen_term = History(_TERM, 0, 0), 0
+    followers.history, followers.seen_term = History(NUMBER, 0, 0), 0
     followers.caught_up.return_value = frozenset("b")
     operations = create_autospec(OperationLog, instance=True)
     operations.newest = 100
     operations.acknowledged.return_value = 50
-    view = View(_TERM, Leader("a", _TERM, 1), frozenset("a"), 1)
+    view = View(NUMBER, Leader("a", NUMBER, 1), frozenset("a"), 1)
 
     async def lead() -> None:
         written = asyncio.Event()
@@ -53,3 +58,45 @@ def test_a_node_that_comes_is_required_when_it_is_near(tmp_path: Path) -> None:
         await term.resign()
 
     asyncio.run(lead())
+
+
+# -- the end ------------------------------------------------------------------------------------------------------
+
+
+class Service:
+    def __init__(self) -> None:
+        self.resigned: list[int] = []
+        self.is_away = False
+
+    async def resign(self, term: int) -> None:
+        self.resigned.append(term)
+        if self.is_away:
+            raise CoordinatorError("it is away")
+
+
+async def term(service: Service) -> Term:
+    followers = cast(Followers, SimpleNamespace(history=SimpleNamespace(term=NUMBER)))
+    nothing = None
+    coordinator, state, log = cast(Coordinator, service), cast(NodeState, nothing), cast(OperationLog, nothing)
+    return Term(coordinator, "c", "a", state, log, followers, View(1), 2, replaced="")
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_others_may_lead_before_the_broker_has_stopped(is_away: bool) -> None:
+    """Its disk may stall. If the coordinator is not there, they find out without it."""
+    loop, service = VirtualLoop(0.0), Service()
+    service.is_away = is_away
+    ending = loop.complete(term(service), 1.0)
+    ending.end("the disk takes no writes")
+    ending.end("another reason")
+    loop.run(2.0)
+    assert (service.resigned, ending.reason) == ([NUMBER], "the disk takes no writes")
+
+
+def test_who_hands_over_is_the_leader_until_all_is_confirmed() -> None:
+    """The broker stops first, and answers its clients."""
+    loop, service = VirtualLoop(0.0), Service()
+    ending = loop.complete(term(service), 1.0)
+    ending.end("shutdown", is_handed_over=True)
+    loop.run(2.0)
+    assert service.resigned == []

@@ -20,7 +20,7 @@ class Broker:
         self.channels = 0
         self.closed = 0
 
-    def connect(self) -> "Broker":
+    def connect(self, first: int) -> "Broker":
         if self.refusals:
             raise self.refusals.pop(0)
         self.connected += 1
@@ -106,6 +106,13 @@ def test_planning_does_not_wait(slept: list[float]) -> None:
     with pytest.raises(fc.ConnectFailed):
         client_of(Broker(fc.ConnectFailed("refused")), patient=False).call(Operation())
     assert slept == []
+
+
+def test_the_first_operation_is_repeated_too() -> None:
+    """A broker that could be reached is waited for: a cluster may change its leader at any time."""
+    broker = Broker()
+    link = client_of(broker, patient=False)
+    assert link.call(Operation(fc.ConnectionClosed(320, "CONNECTION_FORCED - another node was elected"))) == 2
 
 
 @pytest.mark.parametrize(
