@@ -65,7 +65,14 @@ class Computer:
     """`leads` is called with a node that recovered in a term, and is asked before clients may connect."""
 
     def __init__(
-        self, name: str, network: Network, service: Service, min_in_sync: int, segment_bytes: int, seed: int
+        self,
+        name: str,
+        network: Network,
+        service: Service,
+        min_in_sync: int,
+        segment_bytes: int,
+        kept_bytes: int,
+        seed: int,
     ) -> None:
         self.name = name
         self.is_up = False
@@ -89,13 +96,11 @@ class Computer:
         self._service = service
         self._min_in_sync = min_in_sync
         self.segment_bytes = segment_bytes
+        self._kept_bytes = kept_bytes
         # Called when the power has failed in a call to the disk.
         self.when_off: Callable[[], None] = lambda: None
         self._chance = random.Random(seed)
-        self.disk = SimulatedDisk(seed)
-        self.database = DatabaseFile(self._chance, self.disk, _DEFINITIONS)
-        self.disk.trouble = self._trouble
-        self.database.trouble = self._trouble
+        self._put_in_disk()
         self._stop: asyncio.Event | None = None
         self._baton = Baton()
 
@@ -103,6 +108,20 @@ class Computer:
         return self.name
 
     # -- the disk -----------------------------------------------------------------------------------------------
+
+    def _put_in_disk(self) -> None:
+        self.disk = SimulatedDisk(self._chance.getrandbits(32))
+        self.database = DatabaseFile(self._chance, self.disk, _DEFINITIONS)
+        self.disk.trouble = self._trouble
+        self.database.trouble = self._trouble
+
+    def replace_disk(self) -> None:
+        """The power fails, and all data are lost for ever."""
+        self.lose_power()
+        self._world.say(self, "gets another disk")
+        self.database.discard()
+        self._put_in_disk()
+        self.disk.is_off = True
 
     def _trouble(self, what: str, name: str) -> None:
         if self.disk.is_off:
@@ -236,6 +255,7 @@ class Computer:
             self.name,
             machine.address,
             self._min_in_sync,
+            self._kept_bytes,
         )
         stop = process.loop.create_task(_wait(stopped))
         try:
