@@ -130,14 +130,16 @@ class Term(Leadership):
         """Let another node lead at once. The storage must be closed."""
         for task in self._tasks:
             task.cancel()
+        others = self._in_sync & self._followers.caught_up()
         if self.is_handed_over:
             # None of them has to copy files from the next leader then.
             await self._have_all(self._followers.caught_up())
         self._operations.on_append = None
         self._followers.close()
         with suppress(CoordinatorError):
-            if self._in_sync > {self.node}:
-                # The next leader need not wait for this node.
+            if len(others) >= self._min_in_sync:
+                # The next leader need not wait for this node. But if too few are there, those that are not may be lost,
+                # and what was confirmed with them.
                 await self._write_in_sync(self._in_sync - {self.node})
             await self._coordinator.resign(self.number)
 
