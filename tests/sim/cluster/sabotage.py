@@ -284,8 +284,8 @@ def go_on_after_a_failed_disk(patch: Patch) -> None:
 # Not here are ways after which something else keeps what is promised:
 # - Truncations that are not replicated: a seal follows each of them, and whoever reads a file ends at its seal.
 # - A new leader counts the operations that it has followed as confirmed: its recovery logs more, which are not.
-# - What a follower acknowledged before it lost its connection still counts: it was durable, and a node that has lost its
-#   disk is added only when it has acknowledged all that it has copied.
+# - What a follower acknowledged before it lost its connection still counts: it was durable, and a node that has lost
+#   its disk is added only when it has acknowledged all that it has copied.
 WAYS: Final[Sequence[Callable[[Patch], None]]] = (
     confirm_before_followers,
     acknowledge_before_the_sync,
