@@ -37,6 +37,9 @@ class _SlowCoordinator(Coordinator):
         await asyncio.Event().wait()
         raise AssertionError
 
+    async def write_following(self, term: int, nodes: frozenset[str]) -> None:
+        pass
+
     async def resign(self, term: int) -> None:
         pass
 
