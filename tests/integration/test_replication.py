@@ -251,6 +251,28 @@ def test_a_copy_that_lacks_a_file_begins_again(tmp_path: Path) -> None:
     assert not state.is_whole
 
 
+def test_a_leader_whose_disk_stands_still(tmp_path: Path) -> None:
+    """A follower that has to copy the files is refused, and the leader does not wait for its disk any longer."""
+    leading = LeadingNode(tmp_path / "a")
+    publish(leading, *range(10))
+    leading.node.sync()
+    leading.log.skip(is_made=False)
+    follower = FollowingNode(tmp_path / "b")
+
+    follower.follow(leading.address)
+
+    wait_until(lambda: follower.error is not None)
+    assert "its disk stands still" in str(follower.error)
+    wait_until(lambda: not leading.followers.copying())
+    leading.log.made()
+    again = FollowingNode(tmp_path / "b")
+    again.follow(leading.address)
+    leading.await_followers("b")
+    again.stop()
+    leading.close()
+    assert bodies(tmp_path / "b") == list(range(10))
+
+
 @pytest.mark.parametrize(
     ("cluster", "node", "reason"),
     [("other", "b", "this is cluster 'c'"), ("c", "a", "this node is 'a', too")],

@@ -3,22 +3,23 @@
 import asyncio
 import socket
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Final, final
 
 from flintmq.app.collector import collect_everything, collect_rarely, collect_young
 from flintmq.app.live_settings import tls_part
 from flintmq.app.node import DRAIN_SECONDS, Node
 from flintmq.app.runtime_environment import CODECS, connection_max, replicated
-from flintmq.base.errors import ConfigurationError, FlintError, StorageError
-from flintmq.cluster.coordinator import CoordinatorError
+from flintmq.base.errors import ConfigurationError
 from flintmq.cluster.credentials import credentials_of
 from flintmq.cluster.etcd import etcd_of
 from flintmq.cluster.machine import RealDirectory, RealMachine
 from flintmq.cluster.membership import FOLLOWER_SILENCE_SECONDS, Membership
+from flintmq.cluster.participation import Participation, Serving
 from flintmq.cluster.relaying import Relaying
 from flintmq.cluster.stream_copies import StreamCopies
-from flintmq.cluster.term import NotLeading, Term
-from flintmq.server import logs, service_manager
+from flintmq.cluster.term import Term
+from flintmq.server import service_manager
 from flintmq.server.addresses import addresses
 from flintmq.server.certificates import tls_of, watch
 from flintmq.server.config import ClusterSettings, Settings
@@ -27,14 +28,8 @@ from flintmq.server.reload import Part, SettingsReload
 from flintmq.server.signals import Signals
 from flintmq.storage.node import lock_directory
 
-log = logs.get_logger()
-
 # How long clients have to answer when this node leads no longer: they connect to another one, which waits for that.
-_PATIENCE_SECONDS: Final = 0.05
-# After a start that failed, another node has time to lead.
-_RETRY_SECONDS: Final = 1.0
-# A node whose broker does not stop could not follow: its process ends, and is to be started again.
-_STOP_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = 0.05
 
 
 async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
@@ -58,6 +53,17 @@ async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
         given.min_in_sync,
     )
     membership.tell_leaders(relaying.relay_to)
+
+    def before_leading() -> None:
+        # The storage of the broker has a lock of its own.
+        lock.release()
+        relaying.relay_to("", 0)
+
+    def after_leading() -> None:
+        nonlocal lock
+        collect_everything()
+        lock = lock_directory(directory.disk, directory.root)
+
     stop = asyncio.create_task(signals.stop.wait())
     # Clients that this node relays have their TLS here, whichever settings the leader has.
     reloading.add(tls_part(tls))
@@ -67,20 +73,14 @@ async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
     try:
         # Without a coordinator, clients learn that this node cannot do anything for them, and do not wait.
         front.open()
-        starting = asyncio.create_task(membership.start())
-        await _first(starting, stop)
+        participation = Participation(membership, stop, partial(_Leader, membership, front, reloading))
+        participation.on_follow = front.open
+        participation.on_lead = before_leading
+        participation.on_resigned = after_leading
+        await participation.join()
         collect_rarely()
         service_manager.notify(service_manager.READY)
-        while not stop.done():
-            front.open()
-            elected = asyncio.create_task(membership.until_elected())
-            if await _first(elected, stop):
-                # The storage of the broker has a lock of its own.
-                lock.release()
-                relaying.relay_to("", 0)
-                await _lead(elected.result(), membership, front, stop, reloading)
-                collect_everything()
-                lock = lock_directory(directory.disk, directory.root)
+        await participation.run()
     finally:
         service_manager.notify(service_manager.STOPPING)
         for each in watching:
@@ -110,59 +110,36 @@ async def _listen(settings: Settings) -> dict[str, list[socket.socket]]:
     return {name: await address.listen() for name, address in addresses(settings).items()}
 
 
-async def _first(work: "asyncio.Task[object]", stop: "asyncio.Task[bool]") -> bool:
-    """Wait for work, unless it is time to stop. Returns whether it was done. Raises what it raises."""
-    await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
-    if work.done():
-        work.result()
-        return True
-    work.cancel()
-    await asyncio.wait([work])
-    return False
+@final
+class _Leader(Serving):
+    """The broker of the cluster in one term, with the listening sockets of `front`."""
 
+    def __init__(self, membership: Membership, front: Front, reloading: SettingsReload, term: Term) -> None:
+        self._membership = membership
+        self._front = front
+        self._reloading = reloading
+        self._term = term
+        self._node: Node | None = None
+        self._parts: list[Part] = []
 
-async def _lead(
-    number: int, membership: Membership, front: Front, stop: "asyncio.Task[bool]", reloading: SettingsReload
-) -> None:
-    """Be the broker of the cluster until the term ends, or it is time to stop."""
-    try:
-        term = await membership.lead(number)
-    except (CoordinatorError, StorageError, OSError) as error:
-        log.warning("this node cannot lead", reason=str(error))
-        await asyncio.sleep(_RETRY_SECONDS)
-        return
-    environment = replace(
-        replicated(membership.operations, term),
-        collect_garbage=collect_young,
-        listening=front.hand_over,
-        relayed=membership.relay_to,
-    )
-    stopping = asyncio.create_task(_end_with(term, stop))
-    node = Node(reloading.settings, environment)
-    parts: list[Part] = []
-    try:
+    async def start(self) -> None:
+        environment = replace(
+            replicated(self._membership.operations, self._term),
+            collect_garbage=collect_young,
+            listening=self._front.hand_over,
+            relayed=self._membership.relay_to,
+        )
+        self._node = node = Node(self._reloading.settings, environment)
         await node.start()
         collect_rarely()
         for part in node.reloaded:
-            reloading.add(part)
-            parts.append(part)
-        await term.until_end()
-    except NotLeading as error:
-        log.warning("not started", reason=str(error))
-    finally:
-        stopping.cancel()
-        for part in parts:
-            reloading.remove(part)
-        # Who is not the leader any more can confirm nothing.
-        drain_seconds = DRAIN_SECONDS if term.is_handed_over else 0.0
-        try:
-            async with asyncio.timeout(_STOP_SECONDS):
-                await node.stop(_PATIENCE_SECONDS, drain_seconds, term.reason)
-        except TimeoutError:
-            raise FlintError(f"the broker has not stopped within {_STOP_SECONDS:g} s: start it again") from None
-        await membership.resign(term)
+            self._reloading.add(part)
+            self._parts.append(part)
 
-
-async def _end_with(term: Term, stop: "asyncio.Task[bool]") -> None:
-    await asyncio.wait([stop])
-    term.end("shutdown", is_handed_over=True)
+    async def stop(self) -> None:
+        for part in self._parts:
+            self._reloading.remove(part)
+        if self._node is not None:
+            # Who is not the leader any more can confirm nothing.
+            drain_seconds = DRAIN_SECONDS if self._term.is_handed_over else 0.0
+            await self._node.stop(PATIENCE_SECONDS, drain_seconds, self._term.reason)

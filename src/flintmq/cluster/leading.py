@@ -27,10 +27,11 @@ OPERATIONS_AT_ONCE: Final = 1_024
 ALIVE_SECONDS: Final = 0.4
 # Whoever compares files says that it is there after so many equal chunks.
 ALIVE_CHUNKS: Final = 64
-# A follower that has to copy waits so many times ALIVE_SECONDS until it is known to be out of sync.
-_OUT_OF_SYNC_LOOKS: Final = 3
-# How often it is looked whether the disk has made an operation.
-_MAKING_SECONDS: Final = 0.02
+# A follower that has to copy waits so long for what comes before that. Together, the waits are shorter than the silence
+# after which it would doubt its leader.
+_OUT_OF_SYNC_SECONDS: Final = 0.8
+_MADE_SECONDS: Final = 0.6
+_LOOK_SECONDS: Final = 0.02
 # A copy lets publishers go first after so many chunks.
 _CHUNKS_OF_A_TURN: Final = 4
 # It waits at most so long until something is confirmed: the follower must hear something within 1.5 s.
@@ -203,7 +204,7 @@ class _FollowerLink:
         self._link = link
         self._log = followers.log
         self._woken = followers.machine.event()
-        self._is_closed = False
+        self._closed = followers.machine.event()
         self._is_unheard = False
         # Set when what was logged before a chunk of a copy is confirmed.
         self._is_confirmed = followers.machine.event()
@@ -223,10 +224,9 @@ class _FollowerLink:
             self.is_copying = True
             self._followers.changed()
             self._wait_until_out_of_sync()
-            # What is logged and not made yet would be neither in the copy nor among the operations behind it.
-            while not log.has_made(self._whole_at):
-                self._woken.clear()
-                self._woken.wait(_MAKING_SECONDS)
+            if not self._wait_until_made():
+                link.send(wire.REFUSED, "its disk stands still, and cannot be copied: this node tries again")
+                return
         directory = self._followers.directory
         link.send(wire.WELCOME, Welcome(wire.PROTOCOL, self._followers.node, history.term, self._whole_at, must_copy))
         while True:
@@ -270,12 +270,23 @@ class _FollowerLink:
 
     def _wait_until_out_of_sync(self) -> None:
         """A node that copies files could not lead meanwhile, so it must not count as in sync. Raises LinkError."""
-        for _ in range(_OUT_OF_SYNC_LOOKS):
-            if self._hello.node not in self._followers.in_sync:
-                return
-            self._woken.wait(ALIVE_SECONDS)
-            self._woken.clear()
-        raise LinkError("the coordinator has not taken down yet that this follower is out of sync")
+        if not self._wait_for(lambda: self._hello.node not in self._followers.in_sync, _OUT_OF_SYNC_SECONDS):
+            raise LinkError("the coordinator has not taken down yet that this follower is out of sync")
+
+    def _wait_until_made(self) -> bool:
+        """What is logged and not made yet would be neither in the copy nor among the operations behind it. Returns
+        False if the disk takes too long. Raises LinkError.
+        """
+        return self._wait_for(lambda: self._log.has_made(self._whole_at), _MADE_SECONDS)
+
+    def _wait_for(self, is_so: Callable[[], bool], seconds: float) -> bool:
+        """Wait until something is so. Returns False if it takes too long. Raises LinkError if the link is closed."""
+        for _ in range(int(seconds / _LOOK_SECONDS)):
+            if is_so():
+                return True
+            if self._closed.wait(_LOOK_SECONDS):
+                raise LinkError("the connection was closed")
+        return False
 
     def _acknowledged(self, number: int) -> None:
         self._log.acknowledge(self._followers.history.term, self._hello.node, number)
@@ -326,7 +337,7 @@ class _FollowerLink:
         """Send the operations behind this one as they come, until the connection ends."""
         log, link = self._log, self._link
         with suppress(LinkError):
-            while not self._is_closed:
+            while not self._closed.is_set():
                 self._woken.clear()
                 if self._is_unheard:
                     link.send(wire.UNHEARD)
@@ -347,6 +358,6 @@ class _FollowerLink:
             self._woken.set()
 
     def close(self) -> None:
-        self._is_closed = True
+        self._closed.set()
         self._woken.set()
         self._link.close()

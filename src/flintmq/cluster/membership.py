@@ -20,7 +20,7 @@ from flintmq.cluster.ports import Directory, Link, Machine
 from flintmq.cluster.state import NodeState
 from flintmq.cluster.term import Term
 from flintmq.server import logs
-from flintmq.storage.replication.log import OperationLog
+from flintmq.storage.replication.log import KEPT_BYTES, OperationLog
 
 log = logs.get_logger()
 
@@ -36,7 +36,8 @@ _ELECTED_SECONDS: Final = 0.3
 class Membership:
     """The node `node` of the cluster, which other nodes reach at `address`.
 
-    Nothing is confirmed as long as fewer than `min_in_sync` nodes are in sync, this one included. Raises
+    Nothing is confirmed as long as fewer than `min_in_sync` nodes are in sync, this one included. A follower that was
+    away for a moment gets the operations that it lacks, if they are among the latest `kept_bytes`. Raises
     ConfigurationError if the directory belongs to another node, and StorageError if it cannot be used.
     """
 
@@ -49,8 +50,9 @@ class Membership:
         node: str,
         address: str,
         min_in_sync: int,
+        kept_bytes: int = KEPT_BYTES,
     ) -> None:
-        self.operations = OperationLog()
+        self.operations = OperationLog(kept_bytes)
         self._state = NodeState(directory.disk, directory.root, cluster, node)
         self._coordinator = coordinator
         self._machine = machine

@@ -210,8 +210,11 @@ class Term(Leadership):
         try:
             if not added or await self._have_all(added):
                 await self._write_in_sync(wanted)
-        finally:
+        except CoordinatorError:
             self._require(self._in_sync)
+            raise
+        # Not if this was cancelled: then the outcome of a write is not known, and all of them stay required.
+        self._require(self._in_sync)
 
     async def _tell_following(self) -> None:
         """Write which nodes in sync follow, for those who ask the coordinator. Raises CoordinatorError."""

@@ -266,6 +266,10 @@ class Client:
         self._queues = list(run.ledger.copies)
         run.world.loop.call_later(chance.random(), self._step)
 
+    def slow_down(self) -> None:
+        """From now on, send a quarter of what it has sent."""
+        self._gap *= 4
+
     def _step(self) -> None:
         run = self.run
         session = self.session

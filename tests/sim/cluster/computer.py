@@ -5,15 +5,15 @@ import errno
 import os
 import random
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Final, final
 
+from flintmq.app.clustered import PATIENCE_SECONDS
 from flintmq.app.node import DRAIN_SECONDS
-from flintmq.base.errors import StorageError
 from flintmq.base.limits import FRAME_MAX_BYTES
-from flintmq.cluster.coordinator import CoordinatorError
 from flintmq.cluster.membership import Membership
+from flintmq.cluster.participation import Participation, Serving
 from flintmq.cluster.ports import Directory
-from flintmq.cluster.term import NotLeading, Term
+from flintmq.cluster.term import Term
 from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.replication.disk import is_replicated
 from tests.sim.baton import Baton
@@ -31,9 +31,6 @@ _NEEDS_ROOM: Final = frozenset({"write", "write-through", "create", "rename", "t
 # How likely a call to the disk takes a while, and how long (seconds) at most.
 _PAUSE_CHANCE: Final = 0.05
 _PAUSE_SECONDS: Final = 0.003
-# As in `flintmq.app.clustered`.
-_PATIENCE_SECONDS: Final = 0.1
-_RETRY_SECONDS: Final = 1.0
 
 
 @final
@@ -65,7 +62,14 @@ class Computer:
     """`leads` is called with a node that recovered in a term, and is asked before clients may connect."""
 
     def __init__(
-        self, name: str, network: Network, service: Service, min_in_sync: int, segment_bytes: int, seed: int
+        self,
+        name: str,
+        network: Network,
+        service: Service,
+        min_in_sync: int,
+        segment_bytes: int,
+        kept_bytes: int,
+        seed: int,
     ) -> None:
         self.name = name
         self.is_up = False
@@ -85,24 +89,36 @@ class Computer:
         # Whether the disk has failed since the process started.
         self.has_failed = False
         self._network = network
-        self._world: World = network.world
+        self.world: World = network.world
         self._service = service
         self._min_in_sync = min_in_sync
         self.segment_bytes = segment_bytes
+        self._kept_bytes = kept_bytes
         # Called when the power has failed in a call to the disk.
         self.when_off: Callable[[], None] = lambda: None
         self._chance = random.Random(seed)
-        self.disk = SimulatedDisk(seed)
-        self.database = DatabaseFile(self._chance, self.disk, _DEFINITIONS)
-        self.disk.trouble = self._trouble
-        self.database.trouble = self._trouble
+        self._put_in_disk()
         self._stop: asyncio.Event | None = None
-        self._baton = Baton()
+        self.baton = Baton()
 
     def __repr__(self) -> str:
         return self.name
 
     # -- the disk -----------------------------------------------------------------------------------------------
+
+    def _put_in_disk(self) -> None:
+        self.disk = SimulatedDisk(self._chance.getrandbits(32))
+        self.database = DatabaseFile(self._chance, self.disk, _DEFINITIONS)
+        self.disk.trouble = self._trouble
+        self.database.trouble = self._trouble
+
+    def replace_disk(self) -> None:
+        """The power fails, and all data are lost for ever."""
+        self.lose_power()
+        self.world.say(self, "gets another disk")
+        self.database.discard()
+        self._put_in_disk()
+        self.disk.is_off = True
 
     def _trouble(self, what: str, name: str) -> None:
         if self.disk.is_off:
@@ -111,18 +127,18 @@ class Computer:
             self.fuse -= 1
             if self.fuse < 0:
                 if self.error:
-                    self._world.say("the disk of", self, "fails", what, name, errno.errorcode[self.error])
+                    self.world.say("the disk of", self, "fails", what, name, errno.errorcode[self.error])
                     self.has_failed = True
                     if self._chance.random() < 0.5:
                         # It stays broken.
                         self.fuse = 0
                     raise OSError(self.error, os.strerror(self.error), name)
-                self._world.say("the power of", self, "fails in", what, name)
+                self.world.say("the power of", self, "fails in", what, name)
                 self._die()
-                self._world.loop.call_soon(self._power_failed)
+                self.world.loop.call_soon(self._power_failed)
                 raise PowerLoss
-        thread = self._world.running
-        stall = self.stalled_until - self._world.now
+        thread = self.world.running
+        stall = self.stalled_until - self.world.now
         if thread is not None:
             if stall > 0:
                 thread.sleep(stall)
@@ -158,21 +174,21 @@ class Computer:
         self.is_up = True
         self.disk.is_off = False
         self.has_failed = False
-        self._world.say(self, "starts")
+        self.world.say(self, "starts")
         self._network.powered.add(self.name)
-        process = Process(self._world, self.name, self._chance.getrandbits(32))
+        process = Process(self.world, self.name, self._chance.getrandbits(32))
         self.process = process
         machine = SimulatedMachine(self._network, process)
         process.loop.call_soon(self._begin, process, machine)
 
     def _begin(self, process: Process, machine: SimulatedMachine) -> None:
         main = process.loop.create_task(self._serve(process, machine))
-        main.add_done_callback(lambda _: self._world.loop.call_soon(self._over, process, main))
+        main.add_done_callback(lambda _: self.world.loop.call_soon(self._over, process, main))
 
     def _over(self, process: Process, main: "asyncio.Task[None]") -> None:
         if process is self.process and not process.is_dead:
             fault = main.exception()
-            self._world.say(self, "has ended by itself:", repr(fault))
+            self.world.say(self, "has ended by itself:", repr(fault))
             self.kill()
             self.ended(self, fault)
 
@@ -181,7 +197,7 @@ class Computer:
         process = self.process
         if process is None:
             return
-        self._world.say(self, "is killed")
+        self.world.say(self, "is killed")
         links = [link for link in self._network.links if link.process is process]
         self._bury(process, False)
         for link in links:
@@ -190,7 +206,7 @@ class Computer:
     def _bury(self, process: Process, is_off: bool) -> None:
         self._die()
         process.bury()
-        self._baton.kill()
+        self.baton.kill()
         if self.node is not None:
             self.node.kill()
             self.lost(self.node, is_off)
@@ -200,7 +216,7 @@ class Computer:
 
     def lose_power(self) -> None:
         """What was not synced may be lost, and nobody is told."""
-        self._world.say(self, "has no power")
+        self.world.say(self, "has no power")
         if self.process is not None:
             self._bury(self.process, True)
         self.is_up = False
@@ -214,13 +230,13 @@ class Computer:
         """The simulation ends."""
         if self.process is not None:
             self._bury(self.process, True)
-        self._baton.end()
+        self.baton.end()
         self.database.discard()
 
     def stop(self) -> None:
         """Ask the process to end, as SIGTERM does."""
         if self._stop is not None and self.process is not None:
-            self._world.say(self, "is stopped")
+            self.world.say(self, "is stopped")
             self.process.loop.call_soon(self._stop.set)
 
     # -- what a process does ------------------------------------------------------------------------------------
@@ -236,75 +252,57 @@ class Computer:
             self.name,
             machine.address,
             self._min_in_sync,
+            self._kept_bytes,
         )
         stop = process.loop.create_task(_wait(stopped))
+        participation = Participation(membership, stop, lambda term: _Leader(self, process, membership, term))
         try:
-            if not await _first(process.loop.create_task(membership.start()), stop):
-                return
-            while not stop.done():
-                elected = process.loop.create_task(membership.until_elected())
-                if await _first(elected, stop):
-                    await self._lead(elected.result(), process, membership, stop)
+            await participation.join()
+            await participation.run()
         finally:
             await membership.close()
 
-    async def _lead(self, number: int, process: Process, membership: Membership, stop: "asyncio.Task[None]") -> None:
-        try:
-            term = await membership.lead(number)
-        except (CoordinatorError, StorageError, OSError) as error:
-            self._world.say(self, "cannot lead:", error)
-            await asyncio.sleep(_RETRY_SECONDS)
-            return
-        stopping = process.loop.create_task(_end_with(term, stop))
-        node: Node | None = None
-        try:
-            node = Node(
-                self.disk,
-                self.database,
-                process.loop,
-                process.chance,
-                self._baton,
-                self.segment_bytes,
-                FRAME_MAX_BYTES,
-                membership.operations,
-                term,
-            )
-            self.node = node
-            node.storage.commit()
-            self.begins(self, node, number)
-            await term.recovered()
-            self.served(self, node, number)
-            node.serve()
-            self.serving = node
-            await term.until_end()
-        except NotLeading as error:
-            self._world.say(self, "does not serve:", error)
-        finally:
-            stopping.cancel()
-            self.serving = None
-            self._world.say(self, "leads no longer:", term.reason)
-            if node is not None:
-                await node.stop(_PATIENCE_SECONDS, DRAIN_SECONDS if term.is_handed_over else 0.0)
-            await membership.resign(term)
-            self.node = None
-            if term.reason == "internal error":
-                raise AssertionError(term.reason)
 
+@final
+class _Leader(Serving):
+    """The broker of a computer in one term."""
 
-async def _first(work: "asyncio.Task[Any]", stop: "asyncio.Task[None]") -> bool:
-    """Wait for work, unless it is time to stop. Returns whether it was done."""
-    await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
-    if work.done():
-        work.result()
-        return True
-    work.cancel()
-    await asyncio.wait([work])
-    return False
+    def __init__(self, computer: Computer, process: Process, membership: Membership, term: Term) -> None:
+        self._computer = computer
+        self._process = process
+        self._membership = membership
+        self._term = term
+        self._node: Node | None = None
 
+    async def start(self) -> None:
+        computer, term, process = self._computer, self._term, self._process
+        self._node = computer.node = node = Node(
+            computer.disk,
+            computer.database,
+            process.loop,
+            process.chance,
+            computer.baton,
+            computer.segment_bytes,
+            FRAME_MAX_BYTES,
+            self._membership.operations,
+            term,
+        )
+        node.storage.commit()
+        computer.begins(computer, node, term.number)
+        await term.recovered()
+        computer.served(computer, node, term.number)
+        node.serve()
+        computer.serving = node
 
-async def _end_with(term: Term, stop: "asyncio.Task[None]") -> None:
-    await asyncio.wait([stop])
-    term.end("shutdown", is_handed_over=True)
+    async def stop(self) -> None:
+        computer, term = self._computer, self._term
+        computer.serving = None
+        computer.world.say(computer, "leads no longer:", term.reason)
+        if self._node is not None:
+            await self._node.stop(PATIENCE_SECONDS, DRAIN_SECONDS if term.is_handed_over else 0.0)
+        computer.node = None
+        if term.reason == "internal error":
+            raise AssertionError(term.reason)
 
 
 async def _wait(event: asyncio.Event) -> None:

@@ -22,6 +22,9 @@ from tests.sim.cluster.process import Process
 T = TypeVar("T")
 # How late (seconds) the end of a lease may be noticed.
 _LEASE_LATE_SECONDS: Final = 0.5
+# How late, at most, requests and answers are that are delayed.
+_REQUEST_LATE_SECONDS: Final = 4.0
+_ANSWER_LATE_SECONDS: Final = 1.0
 
 
 @final
@@ -30,15 +33,20 @@ class Service:
 
     def __init__(self, network: Network) -> None:
         self.is_down = False
-        # How likely an answer is lost, and how likely a request waits for seconds before it is done.
+        # How likely an answer is lost, and how likely a request waits for seconds before it is done, or an answer.
         self.losses = 0.0
         self.delays = 0.0
+        # How many changes were asked for that are not made yet.
+        self.under_way = 0
         self.revision = 1
         self.leader: Leader | None = None
         self.in_sync: frozenset[str] = frozenset()
         self.in_sync_revision = 0
         self.members: dict[str, Member] = {}
         self.network = network
+        # Called when the lease of the leader has ended, and with the nodes that were in sync when others are.
+        self.on_lease_end: Callable[[Leader], None] = lambda _: None
+        self.on_in_sync: Callable[[frozenset[str]], None] = lambda _: None
         self._world = network.world
         # Each with the lease that it is bound to.
         self._alive: dict[str, int] = {}
@@ -72,6 +80,8 @@ class Service:
     def _expire(self, lease: int, end: float) -> None:
         if not self.is_down and self._leases.get(lease, (0.0, 0.0))[0] == end:
             self._world.say("the lease", lease, "has ended")
+            if self.leader is not None and self.leader.lease == lease:
+                self.on_lease_end(self.leader)
             self.revoke(lease)
 
     def revoke(self, lease: int) -> None:
@@ -140,9 +150,10 @@ class Service:
     def write_in_sync(self, term: int, revision: int, nodes: frozenset[str]) -> int:
         if not self._leads(term) or self.in_sync_revision != revision:
             return 0
-        self.in_sync = nodes
+        before, self.in_sync = self.in_sync, nodes
         self.in_sync_revision = self.change()
         self._world.say("in sync:", *sorted(nodes))
+        self.on_in_sync(before)
         return self.in_sync_revision
 
     def write_following(self, term: int, nodes: frozenset[str]) -> None:
@@ -198,6 +209,7 @@ class SimulatedCoordinator(Coordinator):
         answer: asyncio.Future[T] = self._process.loop.create_future()
 
         def arrive() -> None:
+            service.under_way -= changes
             if service.is_down or not network.reaches(name, COORDINATOR):
                 return
             try:
@@ -213,14 +225,16 @@ class SimulatedCoordinator(Coordinator):
                     tell()
 
             if network.reaches(COORDINATOR, name) and chance.random() >= service.losses:
-                self._process.loop.call_later(network.delay(), tell_if_awaited)
+                self._process.loop.call_later(late(_ANSWER_LATE_SECONDS), tell_if_awaited)
+
+        def late(seconds: float) -> float:
+            is_late = chance.random() < service.delays
+            return network.delay() + (chance.random() * seconds if is_late else 0.0)
 
         if service.is_down and chance.random() < 0.5:
             raise CoordinatorError("the coordinator refuses connections")
-        delay = network.delay()
-        if chance.random() < service.delays:
-            delay += chance.random() * 4.0
-        self._world.loop.call_later(delay, arrive)
+        service.under_way += changes
+        self._world.loop.call_later(late(_REQUEST_LATE_SECONDS), arrive)
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 return await answer

@@ -2,7 +2,8 @@
 
 Promised, and checked here:
 - A confirmed message, or one of an answered transaction, is on each node that is in sync and whole, whatever its disk
-  has lost, until it is acknowledged. So no leader confirms what the next one does not have.
+  has lost, until it is acknowledged. So no leader confirms what the next one does not have. Nothing is confirmed while
+  too few nodes are in sync.
 - What a leader did not have when clients could connect to it, no later leader has, and nobody is told that it is safe.
 - A message whose acknowledgement is durable is gone for ever; so is one that was acknowledged in an answered
   transaction.
@@ -43,6 +44,7 @@ class Figures(Counts):
         self.stalled_disks = 0
         self.failing_disks = 0
         self.full_disks = 0
+        self.lost_disks = 0
         self.wishes = 0
         self.exits = 0
         self.terms = 0
@@ -123,6 +125,8 @@ class Ledger:
         self.reign = 0
         # Leaders by whom clients were told that a message is safe.
         self.confirmed_by: set[int] = set()
+        # Messages with higher numbers were published while too few nodes were in sync; None if enough are.
+        self.short_from: int | None = None
         # Called with the next message that is confirmed.
         self.when_confirmed: Callable[[Copy], None] | None = None
         self._transactions: list[Transaction] = []
@@ -151,6 +155,8 @@ class Ledger:
         self.figures.confirmed += 1
         self._say(copy, "is confirmed")
         self._is_safe(copy)
+        if self.short_from is not None and copy.number > self.short_from:
+            raise Lost(f"{copy} was confirmed while too few nodes were in sync")
         self.confirmed_by.add(copy.reign)
         if self.when_confirmed is not None:
             call, self.when_confirmed = self.when_confirmed, None

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, final
 
+from flintmq.cluster import wire
 from flintmq.cluster.machine import CONNECT_SECONDS
 from flintmq.cluster.membership import FOLLOWER_SILENCE_SECONDS
 from flintmq.cluster.ports import Event, Link, LinkError, Machine, NobodyListens, Silent
@@ -32,6 +33,8 @@ class Network:
         self.powered: set[str] = set()
         self.listening: dict[str, SimulatedMachine] = {}
         self.links: dict[SimulatedLink, None] = {}
+        # Called with the name of a node that begins to copy the files of its leader.
+        self.on_copy: Callable[[str], None] = lambda _: None
 
     def delay(self) -> float:
         return self.world.chance.random() * self.latency
@@ -102,6 +105,8 @@ class SimulatedLink(Link):
 
     def send_parts(self, kind: int, parts: Sequence[bytes | memoryview]) -> None:
         self._check()
+        if kind == wire.LIST:
+            self._network.world.loop.call_soon(self._network.on_copy, self.process.name)
         data = b"".join(parts)
         while self._under_way > _WINDOW_BYTES:
             if not self._wait(self._silence_seconds):

@@ -138,6 +138,8 @@ class Process:
         # What was to be done while it stands still.
         self.parked: list[Timer] = []
         self._still_until = 0.0
+        # When it went on after it stood still.
+        self.went_on_at = 0.0
         self.tasks: list[asyncio.Task[Any]] = []
         self.threads: dict[SimulatedThread, None] = {}
         self.loop = ProcessLoop(self, world)
@@ -153,9 +155,14 @@ class Process:
     def _go_on(self) -> None:
         if self.stands_still:
             return
+        self.went_on_at = self.world.now
         parked, self.parked = self.parked, []
         for handle in parked:
             self.world.loop.call_soon(self.loop.do, handle)
+
+    def has_run_for(self, seconds: float) -> bool:
+        """Whether it has not stood still for so long."""
+        return not self.stands_still and self.world.now - self.went_on_at > seconds
 
     def start_thread(self, work: Callable[[], None]) -> "SimulatedThread":
         return SimulatedThread(self, work)

@@ -10,6 +10,7 @@ from zlib import crc32
 from flintmq.base.errors import StorageError
 from flintmq.base.limits import FRAME_MAX_BYTES
 from flintmq.broker.message import Entry
+from flintmq.cluster.coordinator import Leader
 from flintmq.cluster.state import NodeState
 from tests.sim.baton import Baton
 from tests.sim.cluster.clients import Client
@@ -34,6 +35,14 @@ _WISH_SECONDS: Final = 3.0
 _FOR_GOOD_SECONDS: Final = 30.0
 _REPLACED_SECONDS: Final = 15.0
 _SEGMENT_BYTES: Final = (6_000, 20_000, 200_000)
+# What a node keeps of its latest operations. Few of those that were away find in the smallest one what they lack.
+_KEPT_BYTES: Final = (2_000, 20_000, 10_000_000)
+# How likely it is looked what a node has that is added to those in sync, when the next message is confirmed.
+_ADDED_CHANCE: Final = 0.25
+# A leader that can confirm nothing any more serves no longer than this time, if its process runs.
+_STOPS_SECONDS: Final = 1.0
+# A process that has gone on finds out what it has missed within this time.
+_NOTICES_SECONDS: Final = 0.1
 
 logging.getLogger("flintmq").setLevel(logging.CRITICAL)
 
@@ -63,12 +72,28 @@ class Run:
         self._numbers = 0
         self._reigns: dict[Node, Reign] = {}
         count = chance.choice((3, 3, 3, 5))
-        self._min_in_sync = chance.choice((1, 2, 2, 2)) if count == 3 else chance.choice((2, 3))
+        self._min_in_sync = chance.choice((1, 2, 2)) if count == 3 else chance.choice((2, 3))
         segment_bytes = chance.choice(_SEGMENT_BYTES)
+        kept_bytes = chance.choice(_KEPT_BYTES)
         self.computers = [
-            Computer(name, self.network, self.service, self._min_in_sync, segment_bytes, chance.getrandbits(32))
+            Computer(
+                name,
+                self.network,
+                self.service,
+                self._min_in_sync,
+                segment_bytes,
+                kept_bytes,
+                chance.getrandbits(32),
+            )
             for name in "abcde"[:count]
         ]
+        self.service.on_lease_end = self._lease_ended
+        self.service.on_in_sync = self._in_sync_changed
+        self.network.on_copy = self._copies
+        # Nodes with a new disk, and whether they were taken out of those in sync since.
+        self._without_data: dict[str, bool] = {}
+        # Since when the disks of nodes that serve have failed.
+        self._failed_since: dict[Node, float] = {}
         for each in self.computers:
             each.begins = self._begins
             each.served = self._served
@@ -94,6 +119,7 @@ class Run:
             (self._stall, 1, 4),
             (self._fail_disk, 0, 3),
             (self._fill_disk, 0, 1),
+            (self._lose_disk, 0, 2),
             (self._hand_over, 0, 2),
             (self._inspect, 2, 4),
         ]
@@ -133,6 +159,36 @@ class Run:
         self.figures.exits += 1
         self._start_later(computer, self.chance.random() * 2.0)
 
+    def _named(self, name: str) -> Computer:
+        return next(each for each in self.computers if each.name == name)
+
+    def _lease_ended(self, leader: Leader) -> None:
+        """A leader serves nobody any more when its lease ends."""
+        computer = self._named(leader.node)
+        process = computer.process
+        if computer.serving is None or process is None or not process.has_run_for(_NOTICES_SECONDS):
+            return
+        if self.ledger.reigns[self.reign_of(computer.serving) - 1].term == leader.term:
+            raise Stuck(f"{computer} serves clients, and its lease has ended")
+
+    def _in_sync_changed(self, before: frozenset[str]) -> None:
+        in_sync = self.service.in_sync
+        for name in list(self._without_data):
+            if name not in in_sync:
+                self._without_data[name] = True
+            elif self._without_data[name]:
+                del self._without_data[name]
+        self.ledger.short_from = None if len(in_sync) >= self._min_in_sync else self._numbers
+        added = sorted(in_sync - before)
+        if added and self.chance.random() < _ADDED_CHANCE:
+            computer = self._named(self.chance.choice(added))
+            self.ledger.when_confirmed = lambda _: self._look_at(computer)
+
+    def _copies(self, name: str) -> None:
+        """A node that copies files could not lead, so it does not count as in sync."""
+        if name in self.service.in_sync:
+            raise Lost(f"{name} replaces its files, and counts as in sync")
+
     def _lost(self, node: Node, is_off: bool) -> None:
         """A node is gone: its kernel tells the clients, or they hear nothing for a while."""
         seconds = self.chance.random() * (2.0 if is_off else 0.01)
@@ -142,7 +198,13 @@ class Run:
                 self.world.loop.call_later(seconds, session.cut)
 
     def _start_later(self, computer: Computer, seconds: float) -> None:
-        self.world.loop.call_later(seconds, computer.start)
+        self.world.loop.call_later(seconds, self._start, computer)
+
+    def _start(self, computer: Computer) -> None:
+        """Start a node. If it counts as in sync still, all that was confirmed meanwhile has to wait for it."""
+        if computer.process is None and not self._is_healing:
+            self._look_at(computer)
+        computer.start()
 
     # -- the run ------------------------------------------------------------------------------------------------
 
@@ -167,9 +229,20 @@ class Run:
         end = self.world.now + seconds
         while self.world.now < end:
             self.world.loop.run(min(self.world.now + 0.1, end))
+            self._check_failed_disks()
             if is_enough is not None and is_enough():
                 return True
         return False
+
+    def _check_failed_disks(self) -> None:
+        """A leader whose disk has failed serves no longer."""
+        for each in self.computers:
+            node, process = each.serving, each.process
+            if node is None or process is None or not node.storage.failure:
+                continue
+            since = self._failed_since.setdefault(node, self.world.now)
+            if self.world.now - since > _STOPS_SECONDS and process.has_run_for(_STOPS_SECONDS):
+                raise Stuck(f"{each} serves clients, and its disk has failed: {node.storage.failure}")
 
     def _close(self) -> None:
         for each in self.computers:
@@ -236,7 +309,7 @@ class Run:
 
     def _look_at(self, computer: Computer) -> None:
         """Whether a node that is in sync could lead, whatever it loses."""
-        if computer.name in self.service.in_sync:
+        if computer.name in self.service.in_sync and computer.name not in self._without_data:
             self.world.say("looking at", computer)
             contents = self._contents_of(computer)
             if contents is not None:
@@ -272,8 +345,8 @@ class Run:
             return
         count = 0
         for computer in self.computers:
-            contents = self._contents_of(computer)
-            # One that copies files had the message before.
+            contents = None if computer.name in self._without_data else self._contents_of(computer)
+            # One that copies files, or has lost its disk, had the message before.
             count += contents is None or copy.number in numbers(contents.get(copy.queue, ()))
         if count < self._min_in_sync:
             raise Lost(f"{copy} was confirmed, and is on {count} of {self._min_in_sync} nodes only")
@@ -298,7 +371,7 @@ class Run:
         """A node; often the one that leads."""
         leader = self.service.leader
         if leader is not None and self.chance.random() < 0.5:
-            return next(each for each in self.computers if each.name == leader.node)
+            return self._named(leader.node)
         return self.chance.choice(self.computers)
 
     def _kill(self) -> None:
@@ -355,7 +428,16 @@ class Run:
             cuts |= {(other, one) for one, other in cuts}
         self.world.say("cut:", sorted(cuts))
         self.network.cuts |= cuts
-        self._soon(self.chance.choice((1.0, 5.0)), self.network.heal)
+        self._soon(self.chance.choice((1.0, 5.0)), self._reconnect)
+
+    def _reconnect(self) -> None:
+        """The nodes in sync that the leader does not reach have what was confirmed meanwhile; the network is whole."""
+        leader = self.service.leader
+        if leader is not None:
+            for name in sorted(self.service.in_sync):
+                if (leader.node, name) in self.network.cuts:
+                    self._look_at(self._named(name))
+        self.network.heal()
 
     def _cut_coordinator(self) -> None:
         self.figures.partitions += 1
@@ -363,7 +445,7 @@ class Run:
         self.world.say("cut:", name, "from the coordinator")
         cuts = {(name, COORDINATOR), (COORDINATOR, name)}
         self.network.cuts |= self.chance.choice((cuts, {(name, COORDINATOR)}, {(COORDINATOR, name)}))
-        self._soon(self.chance.choice((1.0, 5.0)), self.network.heal)
+        self._soon(self.chance.choice((1.0, 5.0)), self._reconnect)
 
     def _break_links(self) -> None:
         name = self._any().name
@@ -382,7 +464,7 @@ class Run:
     def _lose_answers(self) -> None:
         self.figures.lost_answers += 1
         self.service.losses = self.chance.choice((0.1, 0.5))
-        self.service.delays = self.chance.choice((0.0, 0.3))
+        self.service.delays = self.chance.choice((0.0, 0.3, 0.7))
         self._soon(3.0, self._lose_no_answers)
 
     def _lose_no_answers(self) -> None:
@@ -405,7 +487,7 @@ class Run:
 
     def _fail_disk(self) -> None:
         computer = self._any()
-        if computer.is_up:
+        if computer.is_up and not self._without_data:
             self.figures.failing_disks += 1
             computer.error = self.chance.choice((errno.EIO, errno.ENOSPC))
             computer.fuse = self.chance.randrange(40)
@@ -413,10 +495,25 @@ class Run:
 
     def _fill_disk(self) -> None:
         computer = self._any()
+        if self._without_data:
+            return
         self.figures.full_disks += 1
         computer.has_failed = True
         computer.disk.capacity = computer.disk.used_bytes + self.chance.randrange(5_000)
         self._soon(3.0, computer.repair)
+
+    def _lose_disk(self) -> None:
+        """A node gets an empty disk, unless nobody else may have all that was confirmed then."""
+        computer = self._any()
+        others = self.service.in_sync - self._without_data.keys() - {computer.name}
+        if not others or self.service.under_way or any(each.has_failed or each.error for each in self.computers):
+            return
+        if not all(self._contents_of(self._named(name)) is not None for name in others):
+            return
+        self.figures.lost_disks += 1
+        self._without_data[computer.name] = computer.name not in self.service.in_sync
+        computer.replace_disk()
+        self._start_later(computer, self.chance.random() * 4.0)
 
     def _hand_over(self) -> None:
         """Somebody wants another node to lead."""
@@ -426,6 +523,7 @@ class Run:
         self.service.wish(heir, self.service.grant(_WISH_SECONDS))
 
     def _inspect(self) -> None:
+        """Look at a node in sync, and at the next message that is confirmed."""
         self._look_at(self._any())
         self.ledger.when_confirmed = self._count_copies
 
@@ -441,3 +539,5 @@ class Run:
         for each in self.computers:
             each.repair()
             each.start()
+        for client in self._clients:
+            client.slow_down()

@@ -18,7 +18,7 @@ from flintmq.cluster.state import NodeState
 from flintmq.cluster.term import Term
 from flintmq.storage.replication import operation
 from flintmq.storage.replication.log import OperationLog
-from flintmq.storage.replication.operation import Buffer, Operation
+from flintmq.storage.replication.operation import Operation
 from flintmq.storage.replication.replica import Replica
 from tests.sim.cluster.coordinator import Service
 from tests.sim.cluster.run import Run
@@ -33,14 +33,16 @@ def confirm_before_followers(patch: Patch) -> None:
 
 
 def acknowledge_before_the_sync(patch: Patch) -> None:
-    """A follower acknowledges each operation when it is made, before the sync that follows."""
-    original = Replica.run
+    """A follower acknowledges operations when it gets them, before it makes and syncs them."""
+    original = Following._make
 
-    def run(self: Replica, encoded: Buffer) -> bool:
-        original(self, encoded)
-        return True
+    def make(self: Following, link: Link, body: memoryview) -> None:
+        number, operations = wire.unpack_operations(body)
+        if number == self._log.newest + 1 and not self._replica.is_copying:
+            link.send(wire.ACKNOWLEDGE, number + len(operations) - 1)
+        original(self, link, body)
 
-    patch.setattr(Replica, "run", run)
+    patch.setattr(Following, "_make", make)
 
 
 def skip_syncs(patch: Patch) -> None:
@@ -95,17 +97,6 @@ def lose_transactions(patch: Patch) -> None:
     patch.setattr(Replica, "_apply", lambda self, data: None)
 
 
-def lose_truncations(patch: Patch) -> None:
-    """Truncations of files are not replicated."""
-    original = Replica._change
-
-    def change(self: Replica, made: Operation) -> None:
-        if made.kind != operation.TRUNCATE:
-            original(self, made)
-
-    patch.setattr(Replica, "_change", change)
-
-
 def lose_removals(patch: Patch) -> None:
     """Removals of files are not replicated."""
     original = Replica._change_name
@@ -152,22 +143,6 @@ async def _forever(*_: object) -> None:
     pass
 
 
-def count_old_acknowledgements(patch: Patch) -> None:
-    """What a follower acknowledged before it lost its connection still counts."""
-    patch.setattr(OperationLog, "forget", lambda self, term, node: None)
-
-
-def begin_with_what_was(patch: Patch) -> None:
-    """A new leader counts the operations that it has followed as confirmed."""
-    original = OperationLog.begin
-
-    def begin(self: OperationLog, term: int) -> None:
-        original(self, term)
-        self.confirmed = self.newest
-
-    patch.setattr(OperationLog, "begin", begin)
-
-
 def serve_at_once(patch: Patch) -> None:
     """Clients may connect to a new leader before the others have what it found."""
 
@@ -198,6 +173,17 @@ def lead_while_copying(patch: Patch) -> None:
         "_may_lead",
         lambda self, view: self._lease.id != 0 and (not view.in_sync_revision or self._node in view.in_sync),
     )
+
+
+def lead_with_a_new_disk(patch: Patch) -> None:
+    """A node that has lost its disk stands for election, because it was in sync."""
+    original = Candidate._may_lead
+
+    def may_lead(self: Candidate, view: View) -> bool:
+        self._state.has_joined = True
+        return original(self, view)
+
+    patch.setattr(Candidate, "_may_lead", may_lead)
 
 
 def elect_whoever_was_in_sync(patch: Patch) -> None:
@@ -249,8 +235,10 @@ def add_before_requiring(patch: Patch) -> None:
 
 
 def confirm_alone(patch: Patch) -> None:
-    """Messages are confirmed while fewer nodes are in sync than min_in_sync."""
+    """Messages are confirmed while fewer nodes are in sync than min_in_sync, and publishers need not wait then."""
     patch.setattr(Term, "_require", lambda self, nodes: self._operations.require(nodes - {self.node}))
+    # As long as they wait, there is next to nothing to confirm.
+    patch.setattr(Term, "shortage", lambda self: "")
 
 
 # -- what should end ----------------------------------------------------------------------------------------------
@@ -293,6 +281,11 @@ def go_on_after_a_failed_disk(patch: Patch) -> None:
     patch.setattr(Term, "failed", lambda self, reason: None)
 
 
+# Not here are ways after which something else keeps what is promised:
+# - Truncations that are not replicated: a seal follows each of them, and whoever reads a file ends at its seal.
+# - A new leader counts the operations that it has followed as confirmed: its recovery logs more, which are not.
+# - What a follower acknowledged before it lost its connection still counts: it was durable, and a node that has lost
+#   its disk is added only when it has acknowledged all that it has copied.
 WAYS: Final[Sequence[Callable[[Patch], None]]] = (
     confirm_before_followers,
     acknowledge_before_the_sync,
@@ -300,16 +293,14 @@ WAYS: Final[Sequence[Callable[[Patch], None]]] = (
     skip_syncs_of_names,
     swap_operations,
     lose_transactions,
-    lose_truncations,
     lose_removals,
     follow_any_history,
     copy_nothing,
     skip_the_term_check,
-    count_old_acknowledgements,
-    begin_with_what_was,
     serve_at_once,
     campaign_out_of_sync,
     lead_while_copying,
+    lead_with_a_new_disk,
     elect_whoever_was_in_sync,
     remove_after_confirming,
     add_before_it_has_all,

@@ -1,0 +1,79 @@
+"""What simulated clusters have found, step by step."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.sim.cluster.computer import Computer
+from tests.sim.cluster.coordinator import Service
+from tests.sim.cluster.machine import Network
+from tests.sim.cluster.process import World
+
+# What a killed process was about to wait for.
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+
+
+class Cluster:
+    """Three nodes, of which two have to confirm."""
+
+    def __init__(self) -> None:
+        self.world = World(random.Random(1))
+        network = Network(self.world)
+        self.service = Service(network)
+        self.computers = [Computer(name, network, self.service, 2, 20_000, 10_000_000, 1) for name in "abc"]
+
+    def pass_time(self, seconds: float) -> None:
+        self.world.loop.run(self.world.now + seconds)
+
+    def take_leader(self) -> Computer:
+        """The node that leads; `computers` are the others from then on."""
+        leader = next(each for each in self.computers if each.serving is not None)
+        self.computers.remove(leader)
+        return leader
+
+    def close(self) -> None:
+        self.world.close()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    computers = [*cluster.computers]
+    for each in computers:
+        each.start()
+    cluster.pass_time(2.0)
+    assert cluster.service.in_sync == {"a", "b", "c"}
+    yield cluster
+    for each in computers:
+        each.close()
+    cluster.close()
+
+
+def test_the_last_node_that_is_there_stays_in_sync_when_it_stops(cluster: Cluster) -> None:
+    """It has what was confirmed, and the other node in sync may have lost its disk."""
+    leader = cluster.take_leader()
+    first, second = cluster.computers
+    first.kill()
+    cluster.pass_time(2.0)
+    second.replace_disk()
+    cluster.pass_time(4.0)
+
+    leader.stop()
+    cluster.pass_time(4.0)
+
+    assert leader.name in cluster.service.in_sync
+    for each in (first, second, leader):
+        each.start()
+    cluster.pass_time(20.0)
+    assert cluster.service.in_sync == {"a", "b", "c"}
+
+
+def test_a_leader_that_stops_is_not_waited_for(cluster: Cluster) -> None:
+    """The others confirm without it."""
+    leader = cluster.take_leader()
+
+    leader.stop()
+    cluster.pass_time(1.0)
+
+    assert cluster.service.in_sync == {each.name for each in cluster.computers}
