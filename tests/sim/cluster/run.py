@@ -37,8 +37,10 @@ _REPLACED_SECONDS: Final = 15.0
 _SEGMENT_BYTES: Final = (6_000, 20_000, 200_000)
 # What a node keeps of its latest operations. Few of those that were away find in the smallest one what they lack.
 _KEPT_BYTES: Final = (2_000, 20_000, 10_000_000)
-# How likely it is looked what a node has that is added to those in sync, when the next message is confirmed.
+# How likely it is looked what a node has that is added to those in sync, when the next message is confirmed, or that is
+# in sync still when it comes back.
 _ADDED_CHANCE: Final = 0.25
+_BACK_CHANCE: Final = 0.4
 # A leader that can confirm nothing any more serves no longer than this time, if its process runs.
 _STOPS_SECONDS: Final = 1.0
 # A process that has gone on finds out what it has missed within this time.
@@ -202,7 +204,7 @@ class Run:
 
     def _start(self, computer: Computer) -> None:
         """Start a node. If it counts as in sync still, all that was confirmed meanwhile has to wait for it."""
-        if computer.process is None and not self._is_healing:
+        if computer.process is None and not self._is_healing and self.chance.random() < _BACK_CHANCE:
             self._look_at(computer)
         computer.start()
 
@@ -435,7 +437,7 @@ class Run:
         leader = self.service.leader
         if leader is not None:
             for name in sorted(self.service.in_sync):
-                if (leader.node, name) in self.network.cuts:
+                if (leader.node, name) in self.network.cuts and self.chance.random() < _BACK_CHANCE:
                     self._look_at(self._named(name))
         self.network.heal()
 

@@ -20,7 +20,6 @@ from flintmq.storage.replication import operation
 from flintmq.storage.replication.log import OperationLog
 from flintmq.storage.replication.operation import Operation
 from flintmq.storage.replication.replica import Replica
-from tests.sim.cluster.coordinator import Service
 from tests.sim.cluster.run import Run
 from tests.sim.sabotage import Patch, tell
 
@@ -186,19 +185,6 @@ def lead_with_a_new_disk(patch: Patch) -> None:
     patch.setattr(Candidate, "_may_lead", may_lead)
 
 
-def elect_whoever_was_in_sync(patch: Patch) -> None:
-    """An election does not compare the nodes in sync with those that the candidate has seen."""
-    original = Service.elect
-
-    def elect(self: Service, seen: View, node: str, lease: int) -> int:
-        revision, self.in_sync_revision = self.in_sync_revision, seen.in_sync_revision
-        term = original(self, seen, node, lease)
-        self.in_sync_revision = revision
-        return term
-
-    patch.setattr(Service, "elect", elect)
-
-
 # -- nodes in sync ------------------------------------------------------------------------------------------------
 
 
@@ -286,6 +272,8 @@ def go_on_after_a_failed_disk(patch: Patch) -> None:
 # - A new leader counts the operations that it has followed as confirmed: its recovery logs more, which are not.
 # - What a follower acknowledged before it lost its connection still counts: it was durable, and a node that has lost
 #   its disk is added only when it has acknowledged all that it has copied.
+# - An election that does not compare the nodes in sync: the leader is compared, too. It would take a leader that lets a
+#   node go, and confirms without it, while this node is about to replace it. A test of etcd does that.
 WAYS: Final[Sequence[Callable[[Patch], None]]] = (
     confirm_before_followers,
     acknowledge_before_the_sync,
@@ -301,7 +289,6 @@ WAYS: Final[Sequence[Callable[[Patch], None]]] = (
     campaign_out_of_sync,
     lead_while_copying,
     lead_with_a_new_disk,
-    elect_whoever_was_in_sync,
     remove_after_confirming,
     add_before_it_has_all,
     add_before_requiring,

@@ -19,6 +19,8 @@ _WAYS: tuple[Callable[[Patch], None], ...] = (
     sabotage.confirm_before_followers,
     sabotage.skip_syncs,
     sabotage.lose_transactions,
+    sabotage.lead_while_copying,
+    sabotage.keep_leading_without_a_lease,
 )
 
 
