@@ -324,7 +324,7 @@ class _FollowerLink:
         """Wait until what was logged by now is confirmed. So a copy that makes confirms slow becomes slow, too, whether
         it is the disk, the network or the processor for which they wait.
 
-        While nothing is confirmed, because too few nodes are in sync, the copy does not wait: it may be the cure.
+        While nothing is confirmed, the copy does not wait: the node that copies may be the one that is missing.
         """
         if self._log.confirmed == self._confirmed_before:
             return

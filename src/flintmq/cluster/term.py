@@ -145,7 +145,7 @@ class Term(Leadership):
         # This node stays in sync, because it may have to lead again: the next leader lets it go while it recovers.
         with suppress(CoordinatorError):
             await self._coordinator.resign(self.number)
-        # They have heard of it then, and need not find out why they have lost their connections.
+        # By then the followers have heard of it, and need not find out why they lose their connections.
         self._followers.close()
 
     # -- the coordinator ----------------------------------------------------------------------------------------
