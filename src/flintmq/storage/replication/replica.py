@@ -46,6 +46,10 @@ class Replica:
         self.missing: set[str] = set()
         # Files that the leader had listed, and that were gone when they were to be copied.
         self.vanished: set[str] = set()
+        # While the files are copied: names of files that were created again, and the new names of files that were
+        # renamed without that.
+        self._created: set[str] = set()
+        self._renamed: dict[str, str] = {}
         self._disk = disk
         self._root = root
         self._open_definitions = open_definitions
@@ -85,6 +89,7 @@ class Replica:
             self._close(made.path)
             # A file that is created is written from its beginning.
             self.missing.discard(made.path)
+            self._note_created(made.path)
             self._keep(made.path, self._disk.create(path))
         elif kind == operation.MAKE_DIRECTORY:
             self._disk.make_directory(path)
@@ -96,6 +101,8 @@ class Replica:
                     raise
                 if kind == operation.RENAME:
                     self._look_for(operation.new_path(made), made.path)
+            if kind == operation.RENAME:
+                self._note_renamed(made.path, operation.new_path(made))
             if kind != operation.SYNC_DIRECTORY:
                 self.missing.discard(made.path)
 
@@ -122,6 +129,24 @@ class Replica:
         path = self.path(name)
         if old in self.vanished or path.name not in self._disk.list_directory(path.parent):
             self.missing.add(name)
+
+    def _note_created(self, name: str) -> None:
+        """There is a file of this name from here on. The copy may have been made of this one. So if it was taken for an
+        earlier one, which began before the copying, then the new name of that one has the wrong file now.
+        """
+        if self.is_copying:
+            self._created.add(name)
+            renamed = self._renamed.pop(name, "")
+            if renamed:
+                self.missing.add(renamed)
+
+    def _note_renamed(self, old: str, new: str) -> None:
+        if self.is_copying:
+            if old in self._created:
+                self._created.discard(old)
+            else:
+                self._renamed[old] = new
+            self._note_created(new)
 
     def _change_name(self, made: Operation, path: Path) -> None:
         kind = made.kind

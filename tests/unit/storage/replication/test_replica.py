@@ -144,6 +144,31 @@ def test_a_file_that_was_renamed_while_it_was_copied(tmp_path: Path) -> None:
     replica.close()
 
 
+def test_a_file_that_was_copied_in_place_of_an_earlier_one_of_its_name(tmp_path: Path) -> None:
+    """An earlier one was there when the copying began, and was renamed. The copy has a later one under that name."""
+    replica = following(tmp_path)
+    (tmp_path / "journal").mkdir()
+    (tmp_path / "journal" / "3.journal").write_bytes(b"the third segment")
+    (tmp_path / "journal" / "spare").write_bytes(b"to be the fourth segment")
+    replica.is_copying = True
+
+    def change(kind: int, name: str, data: bytes = b"") -> None:
+        replica.run(operation.encode(kind, f"journal/{name}", 0, [data]))
+
+    change(operation.RENAME, "spare", b"journal/3.journal")
+    assert replica.missing == set()
+    change(operation.CREATE, "spare")
+    assert replica.missing == {"journal/3.journal"}
+    # What begins and ends under a name while the files are copied is whole, and so is a name that is not used again.
+    replica.missing.clear()
+    change(operation.RENAME, "spare", b"journal/4.journal")
+    change(operation.RENAME, "3.journal", b"journal/spare")
+    change(operation.CREATE, "spare")
+    change(operation.RENAME, "spare", b"journal/5.journal")
+    assert replica.missing == set()
+    replica.close()
+
+
 @pytest.mark.parametrize("kind", [operation.WRITE, operation.WRITE_THROUGH, operation.SYNC, operation.TRUNCATE])
 def test_what_a_file_was_before_it_was_renamed_is_not_made_again(tmp_path: Path, kind: int) -> None:
     """The copy has the file under its new name, with all that was written under the old one."""
