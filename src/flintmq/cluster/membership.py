@@ -147,6 +147,9 @@ class Membership:
         view = await self._coordinator.view()
         if view.leader is None or view.leader.term != number:
             raise CoordinatorError("another node was elected meanwhile")
+        if view.leader.lease != self._lease.id:
+            # The leadership ends with that lease, and nobody renews it any more.
+            raise CoordinatorError("the lease has ended meanwhile")
         followers = Followers(
             self._machine, self._directory, self._cluster, self._node, history, operations, self._tell_changed
         )

@@ -24,7 +24,8 @@ from tests.sim.ledger import FailedRecovery, Lost, Unexpected, Violation
 from tests.sim.loop import VirtualLoop
 from tests.sim.node import DATA, Node
 
-# How long (seconds) things fail in a run, and how long the cluster may take afterwards.
+# How long (seconds) all works, and then things fail, and how long the cluster may take afterwards.
+_BEGINS_SECONDS: Final = 0.5
 FAULTS_SECONDS: Final = 12.0
 _LEADS_SECONDS: Final = 30.0
 _IN_SYNC_SECONDS: Final = 60.0
@@ -214,7 +215,7 @@ class Run:
         try:
             for each in self.computers:
                 each.start()
-            self._run(2.0)
+            self._run(_BEGINS_SECONDS)
             self.world.loop.call_soon(self._fault)
             self._run(FAULTS_SECONDS)
             self._heal()

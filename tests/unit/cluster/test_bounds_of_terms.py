@@ -1,4 +1,4 @@
-"""Which followers must acknowledge when a term ends."""
+"""Whether a term begins, and which followers must acknowledge when it ends."""
 
 import asyncio
 import socket
@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+import pytest
+
 from flintmq.cluster import wire
-from flintmq.cluster.coordinator import Coordinator, Doubt, Leader, Member, View
+from flintmq.cluster.coordinator import Coordinator, CoordinatorError, Doubt, Leader, Member, View
 from flintmq.cluster.credentials import Credentials
 from flintmq.cluster.leading import Followers, History, _FollowerLink
 from flintmq.cluster.machine import RealDirectory, RealMachine
+from flintmq.cluster.membership import Membership
 from flintmq.cluster.ports import Link
 from flintmq.cluster.state import NodeState
 from flintmq.cluster.term import Term
@@ -106,6 +109,21 @@ async def _lead(path: Path) -> OperationLog:
     await asyncio.sleep(0)
     machine.close()
     return operations
+
+
+async def _lead_after_the_lease(path: Path) -> None:
+    machine = RealMachine(socket.socket(), 1.0, Credentials("c"))
+    membership = Membership(_SlowCoordinator(), machine, RealDirectory(path), "c", "a", "h:1", 1)
+    try:
+        await membership.lead(1)
+    finally:
+        machine.close()
+
+
+def test_a_node_whose_lease_has_ended_since_it_was_elected_does_not_lead(tmp_path: Path) -> None:
+    """Its disk may have stalled before it could begin, and then the lease of its leadership is not renewed."""
+    with pytest.raises(CoordinatorError, match="the lease has ended"):
+        asyncio.run(_lead_after_the_lease(tmp_path))
 
 
 def test_a_node_that_may_be_in_sync_is_required_when_the_term_ends(tmp_path: Path) -> None:
