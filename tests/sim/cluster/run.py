@@ -25,7 +25,7 @@ from tests.sim.loop import VirtualLoop
 from tests.sim.node import DATA, Node
 
 # How long (seconds) all works, and then things fail, and how long the cluster may take afterwards.
-_BEGINS_SECONDS: Final = 0.5
+_BEGINS_SECONDS: Final = 2.0
 FAULTS_SECONDS: Final = 12.0
 _LEADS_SECONDS: Final = 30.0
 _IN_SYNC_SECONDS: Final = 60.0
