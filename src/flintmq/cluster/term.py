@@ -253,7 +253,7 @@ class Term(Leadership):
             if view.in_sync_revision != self._in_sync_revision:
                 self._uncertain = frozenset()
             self._in_sync, self._in_sync_revision = view.in_sync, view.in_sync_revision
-        self._followers.in_sync = self._in_sync
+        self._followers.in_sync = self._in_sync | self._uncertain
 
     def _require(self, nodes: frozenset[str]) -> None:
         required = (nodes | self._uncertain) - {self.node}
