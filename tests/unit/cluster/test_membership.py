@@ -17,6 +17,7 @@ from flintmq.cluster.ports import Link, LinkError
 from tests.waiting import WAIT_SECONDS
 
 _TERM = 7
+_LEASE = 9
 
 
 class Follower(Link):
@@ -48,9 +49,10 @@ def test_a_follower_that_comes_early(tmp_path: Path, monkeypatch: pytest.MonkeyP
         bound = socket.create_server(("127.0.0.1", 0))
         machine = RealMachine(bound, 1.0, Credentials("c"))
         coordinator = create_autospec(Coordinator, instance=True)
-        coordinator.view.return_value = View(_TERM, Leader("a", _TERM, 1), frozenset("a"), 1)
+        coordinator.view.return_value = View(_TERM, Leader("a", _TERM, _LEASE), frozenset("a"), 1)
         coordinator.changed.side_effect = never
         membership = Membership(coordinator, machine, RealDirectory(tmp_path), "c", "a", "127.0.0.1:1", 1)
+        membership._lease.id = _LEASE
         follower = Follower()
         serving = threading.Thread(target=membership._serve, args=(follower,))
         serving.start()
