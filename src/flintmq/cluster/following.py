@@ -21,6 +21,10 @@ log = logs.get_logger()
 # A copied file is synced after so many bytes, because whatever else the disk has to sync waits for it.
 SYNCED_BYTES: Final = 2 * 1024 * 1024
 _UNKNOWN: Final = sys.maxsize
+# A follower says that it is there after so many operations: making them may take longer than its leader waits for it.
+_OPERATIONS_OF_A_TURN: Final = 64
+# What is made again over a copy is synced after so many bytes, because a long sync is silent.
+_BYTES_OF_A_TURN: Final = 16 * 1024 * 1024
 # A leader that is silent for so long is in doubt.
 LEADER_SILENCE_SECONDS: Final = 1.5
 
@@ -47,6 +51,8 @@ class Following:
         self._link: Link | None = None
         # The number from which on the copied files are whole, once the leader has said so.
         self._whole_at = _UNKNOWN
+        # The bytes that were made again over a copy since they were synced last.
+        self._unsynced = 0
 
     def run(self, address: str, term: int) -> None:
         """Follow the leader of `term` at this address until that is not possible any more. Blocks.
@@ -54,7 +60,7 @@ class Following:
         From here on, leaders of earlier terms get no answers, not even after a restart.
 
         Raises LinkError if the leader is gone or silent, Refusal if one of the nodes does not accept the other one,
-        StorageError and OSError if the directory cannot be written. Call it again to go on.
+        StorageError and OSError if the directory cannot be written.
         """
         if term < self._state.seen_term:
             raise LinkError(f"term {term} is over: term {self._state.seen_term} was seen")
@@ -109,16 +115,28 @@ class Following:
         if number != log.newest + 1:
             raise LinkError(f"operation {number} follows {log.newest}")
         durable = 0
-        for each in operations:
+        for made, each in enumerate(operations, 1):
             if replica.run(each):
                 durable = number
             log.append(each)
             number += 1
+            if replica.is_copying:
+                self._unsynced += len(each)
+                if self._unsynced >= _BYTES_OF_A_TURN:
+                    self._sync_again(link)
+            if made % _OPERATIONS_OF_A_TURN == 0:
+                link.send(wire.ACKNOWLEDGE, 0 if replica.is_copying else durable)
         if replica.is_copying and log.newest >= self._whole_at:
             self._become_whole()
             durable = log.newest
         if durable and not replica.is_copying:
             link.send(wire.ACKNOWLEDGE, durable)
+
+    def _sync_again(self, link: Link) -> None:
+        """Sync what was made again over the copy. Of it, nothing is acknowledged before all of it is there."""
+        self._replica.sync()
+        self._unsynced = 0
+        link.send(wire.ACKNOWLEDGE, 0)
 
     def _sync(self, link: Link) -> None:
         """Nothing comes for a while: sync what was written without a sync, and acknowledge everything."""

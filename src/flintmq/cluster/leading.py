@@ -27,10 +27,10 @@ OPERATIONS_AT_ONCE: Final = 1_024
 ALIVE_SECONDS: Final = 0.4
 # Whoever compares files says that it is there after so many equal chunks.
 ALIVE_CHUNKS: Final = 64
-# A follower that has to copy waits so long for what comes before that. Together, the waits are shorter than the silence
-# after which it would doubt its leader.
+# A follower that has to copy waits so long for what comes before that. Together with the time that it may wait until
+# this node leads, that is shorter than the silence after which it would doubt its leader.
 _OUT_OF_SYNC_SECONDS: Final = 0.8
-_MADE_SECONDS: Final = 0.6
+_MADE_SECONDS: Final = 0.3
 _LOOK_SECONDS: Final = 0.02
 # A copy lets publishers go first after so many chunks.
 _CHUNKS_OF_A_TURN: Final = 4
@@ -254,14 +254,14 @@ class _FollowerLink:
                     raise LinkError(f"a follower sends a message of kind {kind} while it follows")
                 self._acknowledged(wire.read(body, int))
         except Silent:
-            self._let_go()
+            self._drop()
             wait_for_sending()
             raise
         finally:
             self.close()
             wait_for_sending()
 
-    def _let_go(self) -> None:
+    def _drop(self) -> None:
         """Do without a follower of which nothing comes, and have it told so: it may hear this node still."""
         self.has_caught_up = False
         self._is_unheard = True
@@ -328,6 +328,7 @@ class _FollowerLink:
         """
         if self._log.confirmed == self._confirmed_before:
             return
+        self._link.send(wire.ALIVE, 0)
         self._is_confirmed.clear()
         self._log.when_confirmed(self._is_confirmed.set)
         if not self._is_confirmed.wait(_TURN_SECONDS):

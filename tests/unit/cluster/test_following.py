@@ -1,0 +1,88 @@
+"""A follower while it makes operations: its leader must hear that it is there, however long that takes."""
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from flintmq.cluster import wire
+from flintmq.cluster.credentials import Credentials
+from flintmq.cluster.following import Following
+from flintmq.cluster.machine import RealDirectory, RealMachine
+from flintmq.cluster.ports import Link
+from flintmq.cluster.state import NodeState
+from flintmq.storage.replication import operation
+from flintmq.storage.replication.log import OperationLog
+
+COUNT = 1000
+
+
+class Leader(Link):
+    """The connection to a leader. `acknowledged` are the numbers that it hears."""
+
+    def __init__(self) -> None:
+        self.acknowledged: list[int] = []
+
+    def send_parts(self, kind: int, parts: Sequence[bytes | memoryview]) -> None:
+        assert kind == wire.ACKNOWLEDGE
+        self.acknowledged.append(wire.read(memoryview(b"".join(parts)), int))
+
+    def receive(self) -> tuple[int, memoryview]:
+        raise AssertionError
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def following(tmp_path: Path) -> Following:
+    directory = RealDirectory(tmp_path)
+    machine = RealMachine(socket.socket(), 1.0, Credentials("c"))
+    state = NodeState(directory.disk, tmp_path, "c", "b")
+    made = Following(machine, directory, "c", state, OperationLog())
+    made._replica.run(operation.encode(operation.MAKE_DIRECTORY, "journal"))
+    made._replica.run(operation.encode(operation.CREATE, "journal/1.journal"))
+    return made
+
+
+def operations(*, syncs: bool, size: int = 10) -> memoryview:
+    """Writes, each of which may be followed by a sync."""
+    found = []
+    for number in range(COUNT):
+        if syncs and number % 2:
+            found.append(operation.encode(operation.SYNC, "journal/1.journal"))
+        else:
+            found.append(operation.encode(operation.WRITE, "journal/1.journal", number * size, [bytes(size)]))
+    return memoryview(b"".join(wire.pack_operations(1, found)))
+
+
+def test_many_operations_of_one_message(following: Following) -> None:
+    """What is durable is acknowledged before all of them are made."""
+    leader = Leader()
+    following._make(leader, operations(syncs=True))
+    assert len(leader.acknowledged) > 10
+    assert leader.acknowledged == sorted(leader.acknowledged)
+    assert leader.acknowledged[-1] == COUNT
+
+
+def test_operations_that_are_repeated_over_a_copy(following: Following, tmp_path: Path) -> None:
+    """Nothing of them is acknowledged before the copy is whole, but the leader hears something."""
+    leader = Leader()
+    following._replica.is_copying = True
+    following._make(leader, operations(syncs=True))
+    assert len(leader.acknowledged) > 10
+    assert set(leader.acknowledged) == {0}
+    following._whole_at = COUNT
+    following._sync(leader)
+    assert leader.acknowledged[-1] == COUNT
+    assert following._state.is_whole
+
+
+def test_a_copy_is_synced_in_parts(following: Following) -> None:
+    """One sync of everything at the end would be silent for too long."""
+    leader = Leader()
+    following._replica.is_copying = True
+    following._make(leader, operations(syncs=False, size=20_000))
+    assert len(leader.acknowledged) > COUNT // 64
+    assert following._unsynced < 16 * 1024 * 1024
