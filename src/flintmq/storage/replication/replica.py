@@ -90,6 +90,9 @@ class Replica:
             # A file that is created is written from its beginning.
             self.missing.discard(made.path)
             self._note_created(made.path)
+            if self.is_copying:
+                # The directory may have been removed before the copying came to it.
+                self._disk.make_directory(path.parent)
             self._keep(made.path, self._disk.create(path))
         elif kind == operation.MAKE_DIRECTORY:
             self._disk.make_directory(path)
@@ -159,9 +162,10 @@ class Replica:
             target = self.path(new)
             self._close(new)
             self._disk.rename(path, target)
-            if made.path in self._unsynced:
-                del self._unsynced[made.path]
-                self._unsynced[new] = None
+            old = made.path
+            for name in [each for each in self._unsynced if each == old or each.startswith(f"{old}/")]:
+                del self._unsynced[name]
+                self._unsynced[new + name[len(old) :]] = None
         elif kind == operation.UNLINK:
             self._disk.unlink(path)
         elif kind == operation.REMOVE_DIRECTORY:

@@ -210,3 +210,15 @@ def test_while_files_are_copied_nothing_is_synced_before_the_end(tmp_path: Path)
     disk.lose_power()
     assert disk.content(tmp_path / "journal/1.journal") == b"onetwo"
     replica.close()
+
+
+def test_a_file_of_a_directory_that_is_gone(tmp_path: Path) -> None:
+    """It was removed while the files were copied. It is removed again by a later operation."""
+    replica = following(tmp_path)
+    replica.is_copying = True
+    replica.run(operation.encode(operation.WRITE, "streams/5/0001.stream", 0, [b"lost"]))
+    replica.run(operation.encode(operation.CREATE, "streams/5/draft"))
+    replica.run(operation.encode(operation.UNLINK, "streams/5/draft"))
+    replica.run(operation.encode(operation.REMOVE_DIRECTORY, "streams/5"))
+    assert not (tmp_path / "streams" / "5").exists()
+    replica.close()
