@@ -127,8 +127,13 @@ def test_the_cluster_of_compose() -> None:
         assert given["ETCD_NAME"] == name
         assert f"{name}={given['ETCD_INITIAL_ADVERTISE_PEER_URLS']}" in given["ETCD_INITIAL_CLUSTER"].split(",")
         assert service["volumes"] == [f"{name}:{given['ETCD_DATA_DIR']}"]
-        assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
     assert set(compose["volumes"]) == set(services)
+    # An image is built once: several builds of one name at the same time would fail.
+    built = {service["image"]: service["build"] for service in services.values() if "build" in service}
+    assert (DEPLOY / built["flintmq"] / "Dockerfile").samefile(DOCKERFILE)
+    assert (DEPLOY / built["flintmq-etcd"]["context"] / built["flintmq-etcd"]["dockerfile"]).is_file()
+    assert sum("build" in service for service in services.values()) == len(built) == 2
+    assert all("build" in service or service["pull_policy"] == "never" for service in services.values())
 
 
 # -- Kubernetes ----------------------------------------------------------------------------------------------------
