@@ -179,7 +179,7 @@ def test_members_of_a_newer_version(server: EtcdProcess) -> None:
 
 
 def test_who_follows(server: EtcdProcess) -> None:
-    """It is written by the leader only, and forgotten when that one leads no longer."""
+    """It is written by the leader only, and means nothing when that one leads no longer."""
 
     async def run() -> None:
         async with opened(server, "follows") as coordinator:

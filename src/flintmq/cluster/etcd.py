@@ -260,6 +260,7 @@ class Etcd(Coordinator):
         doubts: dict[str, Doubt] = {}
         heir = ""
         following: frozenset[str] | None = None
+        told = 0
         for each in answer.get("kvs", []):
             name = _bytes(each["key"]).decode()[len(self._prefix) :]
             value = json.loads(_bytes(each["value"]))
@@ -279,8 +280,9 @@ class Etcd(Coordinator):
             elif name == _HEIR:
                 heir = value
             elif name == _FOLLOWING:
-                following = frozenset(value)
-        if leader is None:
+                following, told = frozenset(value), changed
+        if leader is None or told < leader.term:
+            # An earlier leader has written it.
             following = None
         revision = int(answer["header"]["revision"])
         return View(revision, leader, in_sync, in_sync_revision, members, frozenset(alive), doubts, heir, following)
@@ -318,7 +320,7 @@ class Etcd(Coordinator):
     async def elect(self, seen: View, node: str, lease: int) -> int:
         term = 0 if seen.leader is None else seen.leader.term
         compare = [self._unchanged(_LEADER, term), self._unchanged(_IN_SYNC, seen.in_sync_revision)]
-        changes = [self._put(_LEADER, node, lease), self._delete(_HEIR), self._delete(_FOLLOWING)]
+        changes = [self._put(_LEADER, node, lease), self._delete(_HEIR)]
         return await self._bound(lease, lambda: self._transact(compare, changes))
 
     async def write_in_sync(self, term: int, revision: int, nodes: frozenset[str]) -> int:
