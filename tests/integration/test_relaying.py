@@ -51,7 +51,7 @@ def test_the_connection_to_the_leader(leader: LeadingNode) -> None:
 
     async def follow() -> None:
         relayed = Relayed(leader)
-        relaying = Relaying(client_machine(), Front({}, None, 10, lambda _: NOT_FETCHED), "c", "b")
+        relaying = Relaying(client_machine(), Front({}, None, 10, lambda _, answer: answer(NOT_FETCHED)), "c", "b")
         relaying.relay_to(leader.address, 1)
         relaying.relay_to(leader.address, 1)
         first, node = await relayed.next()
@@ -75,7 +75,7 @@ def test_a_leader_that_recovers(leader: LeadingNode) -> None:
     """A follower that comes before clients may connect waits for that, and need not ask again."""
 
     async def follow() -> None:
-        relaying = Relaying(client_machine(), Front({}, None, 10, lambda _: NOT_FETCHED), "c", "b")
+        relaying = Relaying(client_machine(), Front({}, None, 10, lambda _, answer: answer(NOT_FETCHED)), "c", "b")
         dialling = asyncio.create_task(asyncio.to_thread(relaying._dial, leader.address, 1))
         await asyncio.to_thread(wait_until, lambda: leader.followers.seen_term == 1)
         relayed = Relayed(leader)
@@ -92,7 +92,7 @@ def test_a_leader_that_silence_would_not_show(leader: LeadingNode) -> None:
 
     async def follow() -> None:
         relayed = Relayed(leader)
-        relaying = Relaying(client_machine(), Front({}, None, 10, lambda _: NOT_FETCHED), "c", "b")
+        relaying = Relaying(client_machine(), Front({}, None, 10, lambda _, answer: answer(NOT_FETCHED)), "c", "b")
         connection = await asyncio.to_thread(relaying._dial, leader.address, 1)
         other, _ = await relayed.next()
         for each in (connection, other):
@@ -107,7 +107,7 @@ def test_refusals(leader: LeadingNode) -> None:
     """A leader that cannot serve clients says why."""
 
     async def ask(cluster: str, node: str, term: int) -> None:
-        relaying = Relaying(client_machine(), Front({}, None, 10, lambda _: NOT_FETCHED), cluster, node)
+        relaying = Relaying(client_machine(), Front({}, None, 10, lambda _, answer: answer(NOT_FETCHED)), cluster, node)
         with pytest.raises((Refusal, LinkError)) as refused:
             await asyncio.to_thread(relaying._dial, leader.address, term)
         raise refused.value

@@ -41,7 +41,7 @@ async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
     machine = RealMachine(bound, FOLLOWER_SILENCE_SECONDS, credentials_of(given))
     tls = tls_of(reloading.settings.tls, reloading.settings.certificates)
     copies = StreamCopies(directory, CODECS)
-    front = Front(await _listen(reloading.settings), tls, connection_max(), copies.fetch)
+    front = Front(await _listen(reloading.settings), tls, connection_max(), copies.answer)
     relaying = Relaying(machine, front, given.name, given.node)
     membership = Membership(
         etcd_of(given),
@@ -83,6 +83,7 @@ async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
         await participation.run()
     finally:
         service_manager.notify(service_manager.STOPPING)
+        copies.close()
         for each in watching:
             each.cancel()
         relaying.relay_to("", 0)

@@ -1,5 +1,6 @@
 """What a follower answers to fetches out of its files, beside what the leader reads in the same files."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -143,3 +144,22 @@ def test_a_copy_that_cannot_be_read(stream: Stream, harm: str) -> None:
     fetched = stream.copies.fetch(DelegatedFetch(7, 4096, 0, COUNT, 0, place).encode())
     assert (fetched.count, list(fetched.pieces)) == (0, [])
     assert stream.fetch(COUNT - 5, COUNT).count == 5
+
+
+def test_the_event_loop_does_not_wait_for_the_disk(stream: Stream) -> None:
+    """The answer comes in a later turn. What cannot be understood has none, and the next fetch has one again."""
+    place = stream.log.place(0)
+    assert place is not None
+    asked = DelegatedFetch(7, 4096, 0, 3, 0, place).encode()
+
+    async def ask() -> list[int]:
+        got: asyncio.Queue[Fetched] = asyncio.Queue()
+        counts = []
+        for each in (asked, b"nonsense", asked):
+            stream.copies.answer(each, got.put_nowait)
+            assert got.empty()
+            counts.append((await got.get()).count)
+        return counts
+
+    assert asyncio.run(ask()) == [3, 0, 3]
+    stream.copies.close()

@@ -16,7 +16,7 @@ from flintmq.base.limits import LINK_FIRST_BYTES, LINK_REPORT_BYTES
 from flintmq.protocol.sniff import TLS_HEADER, sniff
 from flintmq.protocol.sniff import Protocol as Spoken
 from flintmq.server.certificates import Tls
-from flintmq.server.relay.frames import CLOSE, END, FETCH, FETCHED, OVER, REFUSED, SECURED
+from flintmq.server.relay.frames import CLOSE, DATA, END, FETCH, FETCHED, OVER, REFUSED, SECURED
 from flintmq.server.relay.link import Channel, Link
 from flintmq.server.tls import TlsTransport
 from flintmq.server.unauthenticated import HandshakeReads, ReadThrottle
@@ -61,12 +61,14 @@ class Fetched:
 
 
 NOT_FETCHED: Final = Fetched((), 0, 0)
+# Answers a fetch of a stream: gets what is asked, and calls back.
+Fetch = Callable[[bytes, Callable[[Fetched], None]], None]
 
 
 @final
 class Clients:
-    """What all clients of a link share. `tls` returns the TLS of the listeners, or None. `fetch` answers fetches that
-    the broker delegates to this end.
+    """What all clients of a link share. `tls` returns the TLS of the listeners, or None. `fetch` gets a fetch that the
+    broker delegates to this end, and what to call with the answer, in a later turn of the event loop.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class Clients:
         loop: asyncio.AbstractEventLoop,
         link: Link,
         tls: Callable[[], Tls | None],
-        fetch: Callable[[bytes], Fetched] = lambda _: NOT_FETCHED,
+        fetch: Fetch = lambda _, answer: answer(NOT_FETCHED),
     ) -> None:
         self.link = link
         self.throttle = ReadThrottle(loop)
@@ -144,6 +146,9 @@ class Client(Channel):
         self._written: i64 = 0
         self._reported: i64 = 0
         self._is_touched = False
+        # While a fetch is answered: how many bytes the answer counts as, and everything that came behind the fetch.
+        self._fetching: i64 = 0
+        self._held: list[tuple[int, bytes]] = []
 
     # -- asyncio ------------------------------------------------------------------------------------------------
 
@@ -292,6 +297,9 @@ class Client(Channel):
     # -- output -------------------------------------------------------------------------------------------------
 
     def on_data(self, data: bytes) -> None:
+        if self._fetching > 0:
+            self._held.append((DATA, data))
+            return
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -301,9 +309,20 @@ class Client(Channel):
             self._tls.write(data)
         self._has_written(len(data))
 
-    def _fetch(self, transport: asyncio.Transport, payload: bytes) -> None:
-        """Answer a fetch that the broker has delegated, and tell it what the client got."""
-        answer = self._clients.fetch(payload[_SIZE_BYTES:])
+    def _fetch(self, payload: bytes) -> None:
+        """Have a fetch answered that the broker has delegated."""
+        self._fetching = max(read_i64_be(payload, 0), 1)
+        self._clients.fetch(payload[_SIZE_BYTES:], self._fetched)
+
+    def _fetched(self, answer: Fetched) -> None:
+        """Give the client the answer, and tell the broker what the client got."""
+        size = self._fetching
+        self._fetching = 0
+        held = self._held
+        self._held = []
+        transport = self._transport
+        if transport is None:
+            return
         if answer.count > 0 and not transport.is_closing():
             if self._tls is None:
                 transport.writelines(answer.pieces)
@@ -314,7 +333,12 @@ class Client(Channel):
         write_i64_be(w, answer.following)
         write_i64_be(w, answer.count)
         self.link.send(FETCHED, self.number, w.getvalue())
-        self._has_written(read_i64_be(payload, 0))
+        self._has_written(size)
+        for kind, payload in held:
+            if kind == DATA:
+                self.on_data(payload)
+            else:
+                self.on_frame(kind, payload)
 
     def _has_written(self, size: i64) -> None:
         """Count what came from the broker, and report it once the kernel has taken it."""
@@ -339,8 +363,10 @@ class Client(Channel):
         transport = self._transport
         if transport is None:
             return
-        if kind == FETCH:
-            self._fetch(transport, payload)
+        if self._fetching > 0 and kind != OVER:
+            self._held.append((kind, payload))
+        elif kind == FETCH:
+            self._fetch(payload)
         elif kind == END:
             if self._tls is not None:
                 self._stage = _UNHEARD

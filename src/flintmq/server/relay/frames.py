@@ -146,7 +146,8 @@ class FrameReader:
                     at = start
                     continue
                 limit: i64 = DATA_MAX_BYTES if kind == NOTE else PAYLOAD_MAX_BYTES
-                if kind < OPEN or kind > FETCHED or length > limit or (kind == CREDIT and length != 4):
+                wanted: i64 = 4 if kind == CREDIT else 16 if kind == FETCHED else length
+                if kind < OPEN or kind > FETCHED or length > limit or length != wanted:
                     raise LinkViolation(f"link: kind {kind} with {length} bytes is no frame")
                 if size - start < length:
                     break

@@ -7,13 +7,13 @@ leader for long, clients are disconnected as they come, because they may know a 
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final, cast, final
 
 from flintmq.server.acceptor import ACCEPTED_PER_TURN, Acceptor, StreamProtocol
 from flintmq.server.certificates import Tls
-from flintmq.server.relay.client import Clients, Fetched
+from flintmq.server.relay.client import Clients, Fetch
 from flintmq.server.relay.frames import NOTE
 from flintmq.server.relay.link import Link, refuse
 from flintmq.server.relay.notes import ANSWERS_FETCHES
@@ -35,7 +35,7 @@ class Front:
         listening: Mapping[str, list[socket.socket]],
         tls: Tls | None,
         client_max: int,
-        fetch: Callable[[bytes], Fetched],
+        fetch: Fetch,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listening = listening

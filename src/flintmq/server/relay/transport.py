@@ -242,6 +242,9 @@ class RelayedTransport(Channel):
             return False
         if self._waiting_bytes > 0 or self._outstanding > link.window() or not can():
             return False
+        if link.outstanding + size > LINK_SHARED_BYTES:
+            # Others of its clients that do not read have that much to read already.
+            return False
         self._outstanding += size
         link.outstanding += size
         w = BytesWriter()

@@ -1,6 +1,7 @@
 """Two ends of a link in one event loop without sockets, and what is at either end of a channel."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 from flintmq.base.errors import ConnectionLost
@@ -218,9 +219,11 @@ class Pair:
         self.pipes = ends
         # What the worker's end answers to fetches, by what it is asked.
         self.fetches: dict[bytes, Fetched] = {}
-        self.clients = Clients(
-            cast(asyncio.AbstractEventLoop, self.loop), self.worker, lambda: None, lambda asked: self.fetches[asked]
-        )
+        self.fetch_seconds = 0.0
+        self.clients = Clients(cast(asyncio.AbstractEventLoop, self.loop), self.worker, lambda: None, self._fetch)
+
+    def _fetch(self, asked: bytes, answer: Callable[[Fetched], None]) -> None:
+        self.loop.call_later(self.fetch_seconds, answer, self.fetches[asked])
 
     def _link(self) -> Link:
         link = Link(

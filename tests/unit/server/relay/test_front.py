@@ -98,7 +98,7 @@ class Node:
     """A front, and the ports of its listeners."""
 
     def __init__(self, listening: dict[str, list[socket.socket]], tls: Tls | None, client_max: int) -> None:
-        self.front = Front(listening, tls, client_max, lambda _: NOT_FETCHED)
+        self.front = Front(listening, tls, client_max, lambda _, answer: answer(NOT_FETCHED))
         self.ports = {name: int(sockets[0].getsockname()[1]) for name, sockets in listening.items()}
 
     async def connect(self, name: str = "amqp") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -398,6 +398,15 @@ def test_an_answer_is_between_what_is_written_before_and_behind_it(reading: Pair
     reading.run()
     assert bytes(socket.written) == b"before 1, 2, 3 behind"
     assert server.answers == [(9, 3)]
+    reading.fetch_seconds = 1.0
+    assert server.end.fetch(b"many", MIB)
+    server.end.write(b" end")
+    server.end.close()
+    reading.run()
+    assert not socket.is_closed
+    reading.run(1.0)
+    assert bytes(socket.written) == b"before 1, 2, 3 behind1, 2, 3 end"
+    assert socket.is_closed
     assert server.end.get_write_buffer_size() == 0
     assert reading.broker.outstanding < 2 * LINK_REPORT_BYTES
 
