@@ -117,9 +117,9 @@ class Term(Leadership):
             if not is_handed_over:
                 # The broker may take long to stop, for example on a disk that stalls. Others may lead meanwhile, as
                 # they might in any case.
-                self._start(self._let_go())
+                self._start(self._give_up())
 
-    async def _let_go(self) -> None:
+    async def _give_up(self) -> None:
         with suppress(CoordinatorError):
             await self._coordinator.resign(self.number)
 
@@ -179,6 +179,10 @@ class Term(Leadership):
                 # Nothing is confirmed then, so those that were lost have everything still. They stay, because they must
                 # be able to lead if it is this node that is cut off from them.
                 wanted = (self._in_sync | there) - self._followers.copying()
+            staying = wanted & self._in_sync
+            if self._min_in_sync <= len(staying) < len(self._in_sync):
+                # Those that are gone are let go first, because confirms wait for them.
+                wanted = staying
             try:
                 if wanted != self._in_sync or self._uncertain:
                     await self._change(wanted)
