@@ -48,7 +48,7 @@ _FAULTS_UNTIL_DRAINED: Final = 6
 _GRACE_SECONDS: Final = 300
 _END_SECONDS: Final = 180
 # A publisher has pauses of its own, which are no time without confirms.
-_PAUSE_SECONDS: Final = 0.1
+_PAUSE_SECONDS: Final = 0.05
 # How many of a kind are shown.
 _SHOWN: Final = 5
 
