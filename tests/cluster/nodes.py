@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import pika
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError
 
 from flintmq.cluster.coordinator import CoordinatorError, View
@@ -186,6 +187,7 @@ class Cluster:
         while True:
             try:
                 return pika.BlockingConnection(parameters)
-            except (AMQPError, OSError):
+            except (AMQPError, AMQPConnectorException, OSError):
+                # AMQPConnectorException: a node has accepted the connection and says nothing, as its disk stalls.
                 assert time.monotonic() < deadline, "no node accepts a client"
                 time.sleep(0.05)
