@@ -26,6 +26,8 @@ def test_tasks_read_at_all_nodes(spark: SparkSession, tmp_path: Path) -> None:
         for node in NODES:
             if node != leader:
                 await_relay(cluster, node, leader)
+        # The API is loaded while clients of AMQP are served already.
+        cluster.nodes[leader].wait_for_log("listening", matches=lambda line: "http" in line)
         api = f"http://127.0.0.1:{http_ports[leader]}/api"
         # By their users it is seen at which node tasks connect.
         for node in NODES:
