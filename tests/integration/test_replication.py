@@ -256,7 +256,7 @@ def test_a_leader_whose_disk_stands_still(tmp_path: Path) -> None:
     leading = LeadingNode(tmp_path / "a")
     publish(leading, *range(10))
     leading.node.sync()
-    leading.log.skip(is_made=False)
+    unmade = leading.log.skip(is_made=False)
     follower = FollowingNode(tmp_path / "b")
 
     follower.follow(leading.address)
@@ -264,7 +264,7 @@ def test_a_leader_whose_disk_stands_still(tmp_path: Path) -> None:
     wait_until(lambda: follower.error is not None)
     assert "its disk stands still" in str(follower.error)
     wait_until(lambda: not leading.followers.copying())
-    leading.log.made()
+    leading.log.made(unmade)
     again = FollowingNode(tmp_path / "b")
     again.follow(leading.address)
     leading.await_followers("b")

@@ -58,19 +58,18 @@ class ReplicatedDisk(Disk):
         """Log a change, unless only this node has the file."""
         self.log_named(kind, self.name(path), number, data, True)
 
-    def log_named(self, kind: int, name: str, number: int, data: Sequence[bytes | memoryview], is_made: bool) -> None:
-        """Log a change of the file with a `name`, which is empty if only this node has it. Call `made` when one that is
-        not made yet is.
+    def log_named(self, kind: int, name: str, number: int, data: Sequence[bytes | memoryview], is_made: bool) -> int:
+        """Log a change of the file with a `name`, which is empty if only this node has it. Returns the number of the
+        operation, or 0. Call `made` with it when one that is not made yet is.
         """
         if not name:
-            return
+            return 0
         if self._log.is_idle:
-            self._log.skip(is_made)
-        else:
-            self._log.append(operation.encode(kind, name, number, data), is_made)
+            return self._log.skip(is_made)
+        return self._log.append(operation.encode(kind, name, number, data), is_made)
 
-    def made(self) -> None:
-        self._log.made()
+    def made(self, logged: int) -> None:
+        self._log.made(logged)
 
     def name(self, path: Path) -> str:
         """The path within the directory; empty if followers do not have it."""
@@ -136,25 +135,25 @@ class _ReplicatedFile(DiskFile):
         self._named = self.path
         self._name = disk.name(self.path)
 
-    def _log(self, kind: int, number: int, data: Sequence[bytes | memoryview], is_made: bool = False) -> None:
+    def _log(self, kind: int, number: int, data: Sequence[bytes | memoryview], is_made: bool = False) -> int:
         if self.path is not self._named:
             self._named = self.path
             self._name = self._disk.name(self.path)
-        self._disk.log_named(kind, self._name, number, data, is_made)
+        return self._disk.log_named(kind, self._name, number, data, is_made)
 
     def write_at(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
-        self._log(operation.WRITE, position, parts)
+        logged = self._log(operation.WRITE, position, parts)
         try:
             self._file.write_at(position, parts)
         finally:
-            self._disk.made()
+            self._disk.made(logged)
 
     def write_through(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
-        self._log(operation.WRITE_THROUGH, position, parts)
+        logged = self._log(operation.WRITE_THROUGH, position, parts)
         try:
             self._file.write_through(position, parts)
         finally:
-            self._disk.made()
+            self._disk.made(logged)
 
     def read_at(self, position: int, size: int) -> bytes:
         return self._file.read_at(position, size)
@@ -163,11 +162,11 @@ class _ReplicatedFile(DiskFile):
         return self._file.size()
 
     def truncate(self, size: int) -> None:
-        self._log(operation.TRUNCATE, size, ())
+        logged = self._log(operation.TRUNCATE, size, ())
         try:
             self._file.truncate(size)
         finally:
-            self._disk.made()
+            self._disk.made(logged)
 
     def allocate(self, size: int) -> None:
         # Followers need not reserve what is undefined.

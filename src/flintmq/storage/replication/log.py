@@ -41,8 +41,8 @@ class OperationLog:
         # Acknowledgements of the present term only: a node may have lost since what it acknowledged in an earlier one.
         self._term = 0
         self._acknowledged: dict[str, int] = {}
-        # The operation that each thread has logged and is about to make.
-        self._unmade: dict[int, int] = {}
+        # Operations that are logged and about to be made.
+        self._unmade: set[int] = set()
         self._required: frozenset[str] = frozenset()
         # What is called when operations up to a number are confirmed, by rising number.
         self._awaited: deque[tuple[int, Callable[[], None]]] = deque()
@@ -52,36 +52,39 @@ class OperationLog:
         """Whether no follower is there, so that operations need only be counted: call `skip`."""
         return self.on_append is None or not (self._held or self._acknowledged or self._required)
 
-    def skip(self, is_made: bool = True) -> None:
-        """Count an operation that no follower will have: whoever comes later copies the files."""
+    def skip(self, is_made: bool = True) -> int:
+        """Count an operation that no follower will have: whoever comes later copies the files. Returns its number."""
         with self._lock:
             if self._kept:
                 self._clear()
-            self._count(is_made)
+            number = self._count(is_made)
             if not self._required:
-                self._confirm(self.newest)
+                self._confirm(number)
+            return number
 
-    def append(self, operation: Buffer, is_made: bool = True) -> None:
-        """Log an operation. One that is not made yet is made by this thread, which calls `made` then."""
+    def append(self, operation: Buffer, is_made: bool = True) -> int:
+        """Log an operation; call `made` for one that is not made yet. Returns its number."""
         with self._lock:
-            self._count(is_made)
+            number = self._count(is_made)
             self._kept.append(operation)
             self._size += len(operation)
             self._forget()
             if not self._required:
-                self._confirm(self.newest)
+                self._confirm(number)
             if self.on_append is not None:
                 self.on_append()
+            return number
 
-    def _count(self, is_made: bool) -> None:
+    def _count(self, is_made: bool) -> int:
         self.newest += 1
         if not is_made:
-            self._unmade[threading.get_ident()] = self.newest
+            self._unmade.add(self.newest)
+        return self.newest
 
-    def made(self) -> None:
-        """The operation that this thread has logged last is made, or never will be."""
+    def made(self, number: int) -> None:
+        """The operation with this number is made, or never will be."""
         with self._lock:
-            self._unmade.pop(threading.get_ident(), None)
+            self._unmade.discard(number)
 
     def begin(self, term: int) -> None:
         """Begin a term of leadership: nobody has acknowledged anything, and nothing is awaited."""
@@ -147,7 +150,7 @@ class OperationLog:
     def has_made(self, number: int) -> bool:
         """Whether all operations up to this one are made, so that a copy of the files has them."""
         with self._lock:
-            return all(unmade > number for unmade in self._unmade.values())
+            return all(unmade > number for unmade in self._unmade)
 
     def release(self, node: str) -> None:
         """Stop holding operations for a node."""

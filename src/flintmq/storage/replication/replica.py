@@ -76,7 +76,6 @@ class Replica:
             raise StorageError(f"the definitions cannot be changed as the leader has changed them: {error}") from error
 
     def _change(self, made: Operation) -> None:
-        path = self.path(made.path)
         kind = made.kind
         if kind in _CONTENT:
             try:
@@ -85,7 +84,9 @@ class Replica:
                 # The copy has it under its next name, if it has one. An empty one here would take that name later.
                 if not self.is_copying:
                     raise
-        elif kind == operation.CREATE:
+            return
+        path = self.path(made.path)
+        if kind == operation.CREATE:
             self._close(made.path)
             # A file that is created is written from its beginning.
             self.missing.discard(made.path)
@@ -190,7 +191,7 @@ class Replica:
         if file is not None:
             self._files.move_to_end(name)
             return file
-        return self._keep(name, self._disk.open(self._root / name))
+        return self._keep(name, self._disk.open(self.path(name)))
 
     def _keep(self, name: str, file: DiskFile) -> DiskFile:
         self._files[name] = file
