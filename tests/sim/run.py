@@ -142,7 +142,7 @@ class Run:
             self.figures.count(fault)
             raise
         finally:
-            self._baton.end()
+            self._baton.kill()
             self.database.discard()
 
     def _live(self) -> None:

@@ -1,6 +1,7 @@
 """Runs of many seeds, as many at a time as there are processors: each seed is a run of its own, in any order."""
 
 import argparse
+import gc
 import time
 import traceback
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from tests.sim.ledger import Violation
 _TELL_SECONDS = 20.0
 # A process is replaced after so many seeds.
 _SEEDS_OF_A_PROCESS = 100
+# Garbage is looked for after so many allocations: a run of one seed leaves little of it.
+_ALLOCATIONS = 50_000
 
 Figures = TypeVar("Figures", bound=Counts)
 
@@ -53,7 +56,9 @@ def run_many(
     """Run seeds; returns the exit code. `make` is called in other processes. `replay` is the command for a seed."""
     failed = 0
     started = told = time.monotonic()
-    with Pool(maxtasksperchild=_SEEDS_OF_A_PROCESS) as processes:
+    with Pool(
+        initializer=gc.set_threshold, initargs=(_ALLOCATIONS,), maxtasksperchild=_SEEDS_OF_A_PROCESS
+    ) as processes:
         runs = processes.imap_unordered(partial(_attempt, make=make, replay=replay), seeds)
         for done, (figures_of_run, fault) in enumerate(runs, 1):
             figures.add(figures_of_run)

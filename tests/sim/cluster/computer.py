@@ -230,7 +230,6 @@ class Computer:
         """The simulation ends."""
         if self.process is not None:
             self._bury(self.process, True)
-        self.baton.end()
         self.database.discard()
 
     def stop(self) -> None:

@@ -155,8 +155,10 @@ class SimulatedLink(Link):
                 message = self._inbox.popleft()
                 peer = self.peer
                 assert peer is not None
+                has_waited = peer._under_way > _WINDOW_BYTES
                 peer._under_way -= len(message[1])
-                peer._wake()
+                if has_waited:
+                    peer._wake()
                 self._pause()
                 return message
             if self._has_ended:

@@ -25,7 +25,7 @@ _LATE_SECONDS: Final = 0.0005
 
 @final
 class World:
-    """The time, the chance, and the threads that nobody uses at present."""
+    """The time and the chance."""
 
     def __init__(self, chance: random.Random) -> None:
         self.loop = VirtualLoop(0.0)
@@ -36,8 +36,6 @@ class World:
         self.trace: Callable[[str], None] | None = None
         # How often threads went on: a part of what makes a run.
         self.count = 0
-        self._idle: list[Baton] = []
-        self._batons: list[Baton] = []
 
     @property
     def now(self) -> float:
@@ -46,20 +44,6 @@ class World:
     def say(self, *words: object) -> None:
         if self.trace is not None:
             self.trace(" ".join(map(str, words)))
-
-    def take(self) -> Baton:
-        if self._idle:
-            return self._idle.pop()
-        baton = Baton()
-        self._batons.append(baton)
-        return baton
-
-    def give_back(self, baton: Baton) -> None:
-        self._idle.append(baton)
-
-    def close(self) -> None:
-        for baton in self._batons:
-            baton.end()
 
 
 @final
@@ -82,7 +66,9 @@ class ProcessLoop(VirtualLoop):
     def call_later(
         self, delay: float, callback: Callable[..., Any], *args: object, context: object = None
     ) -> asyncio.TimerHandle:
-        return self.call_at(self.time() + delay, callback, *args)
+        handle = Timer(callback, args)
+        self._world.loop.call_later(delay, self.do, handle)
+        return cast(asyncio.TimerHandle, handle)
 
     def call_at(
         self, when: float, callback: Callable[..., Any], *args: object, context: object = None
@@ -195,9 +181,10 @@ class SimulatedThread:
         self._process = process
         self._world = process.world
         self._work = work
-        self._baton: Baton | None = None
+        self._baton = Baton()
         # What wakes it must name the wait that it ends.
         self._turn = 0
+        self._is_woken_in = -1
         self._was_woken = False
         self._joining: list[SimulatedThread] = []
         process.threads[self] = None
@@ -207,13 +194,9 @@ class SimulatedThread:
         return self._process.chance.random() * _LATE_SECONDS
 
     def _begin(self) -> None:
-        self._baton = self._world.take()
-        baton = self._baton
-        self._run(lambda: baton.begin(self._work))
+        self._run(lambda: self._baton.begin(self._work))
 
     def _run(self, step: Callable[[], None]) -> None:
-        baton = self._baton
-        assert baton is not None
         assert self._world.running is None
         self._world.running = self
         self._world.count += 1
@@ -221,22 +204,18 @@ class SimulatedThread:
             step()
         finally:
             self._world.running = None
-            if baton.is_idle:
+            if self._baton.is_idle:
                 self._ended()
 
     def _ended(self) -> None:
         self.is_over = True
         self._process.threads.pop(self, None)
-        if self._baton is not None:
-            self._world.give_back(self._baton)
-            self._baton = None
         for each in self._joining:
             each.wake()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until it is woken, or so long. Returns whether it was woken."""
         assert self._world.running is self
-        assert self._baton is not None
         if self._process.is_dead:
             raise PowerLoss
         self._turn += 1
@@ -254,10 +233,12 @@ class SimulatedThread:
 
     def wake(self) -> None:
         """Have it go on soon, if it waits."""
-        self._process.loop.call_later(self._late(), self._go_on, self._turn, True)
+        if self._is_woken_in != self._turn:
+            self._is_woken_in = self._turn
+            self._process.loop.call_later(self._late(), self._go_on, self._turn, True)
 
     def _go_on(self, turn: int, is_woken: bool) -> None:
-        if turn != self._turn or self._baton is None:
+        if turn != self._turn or self._baton.is_idle:
             return
         self._turn += 1
         self._was_woken = is_woken
@@ -272,7 +253,7 @@ class SimulatedThread:
             waiting.wait()
 
     def kill(self) -> None:
-        if self._baton is not None and not self._baton.is_idle:
+        if not self._baton.is_idle:
             outer, self._world.running = self._world.running, self
             try:
                 self._baton.kill()

@@ -250,7 +250,6 @@ class Run:
     def _close(self) -> None:
         for each in self.computers:
             each.close()
-        self.world.close()
 
     def _await_all_in_sync(self) -> None:
         everybody = frozenset(each.name for each in self.computers)
@@ -339,7 +338,7 @@ class Run:
         except StorageError as error:
             raise FailedRecovery(f"{computer} could not start: {error}") from error
         finally:
-            baton.end()
+            baton.kill()
             database.discard()
 
     def _count_copies(self, copy: Copy) -> None:

@@ -32,9 +32,6 @@ class Cluster:
         self.computers.remove(leader)
         return leader
 
-    def close(self) -> None:
-        self.world.close()
-
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
@@ -47,7 +44,6 @@ def cluster() -> Iterator[Cluster]:
     yield cluster
     for each in computers:
         each.close()
-    cluster.close()
 
 
 def test_the_last_node_that_is_there_stays_in_sync_when_it_stops(cluster: Cluster) -> None:
