@@ -23,6 +23,10 @@ Block = tuple[bytes, ...]
 # Framing so many blocks takes a few milliseconds. Then other threads get the interpreter lock if they wait for it:
 # compiled code does not release it by itself.
 BLOCKS_AT_ONCE: Final = 2_048
+# What is not synced is written once more, together with blocks that are to be synced, unless it has more bytes. The
+# system can write and sync in one call, but syncs only what that call writes. Each further call would take longer than
+# writing this, because the thread waits for the interpreter lock afterwards.
+AGAIN_BYTES: Final = 64 * 1024
 
 
 @final
@@ -40,6 +44,8 @@ class SegmentFile:
         self.position = position
         self._number = number
         self._synced = position
+        # What was written since the last sync; empty if it has more than AGAIN_BYTES.
+        self._unsynced: list[bytes] = []
         # 0 makes the first block a mark, as it does before the seal of a file that was cut.
         self._marked = 0
 
@@ -49,19 +55,23 @@ class SegmentFile:
         self.file.write_at(self.position, parts)
         self._marked = self._synced
         self.position = end
+        if end - self._synced <= AGAIN_BYTES:
+            self._unsynced += parts
+        else:
+            self._unsynced = []
         return begins
 
     def write_through(self, block_type: int, blocks: Sequence[Block]) -> None:
         """Write blocks at the end, and sync them and everything before them."""
-        if self._synced != self.position:
+        if self.position - self._synced > AGAIN_BYTES:
             self.write(block_type, blocks)
             self.sync()
             return
         parts, _, end = self._frame(block_type, blocks)
-        self.file.write_through(self.position, parts)
+        self.file.write_through(self._synced, self._unsynced + parts)
         self._marked = self._synced
         self.position = end
-        self._synced = end
+        self._note_synced(end)
 
     def _frame(self, block_type: int, blocks: Sequence[Block]) -> tuple[list[bytes], list[int], int]:
         """The buffers to write, the position of each block, and the position after the last."""
@@ -81,7 +91,12 @@ class SegmentFile:
         if self._synced != self.position:
             written = self.position
             sync_file(self.file)
-            self._synced = written
+            self._note_synced(written)
+
+    def _note_synced(self, position: int) -> None:
+        self._synced = position
+        if self._unsynced:
+            self._unsynced = []
 
     def seal(self) -> None:
         """Sync the file, and end it with a seal, which proves that all of it was synced."""

@@ -8,11 +8,13 @@ import pytest
 
 from flintmq.storage.block import BLOCK_HEAD_BYTES, KIND_JOURNAL, TYPE_JOURNAL, scan_blocks
 from flintmq.storage.failure import SyncFailed, is_full
-from flintmq.storage.segment import BLOCKS_AT_ONCE, SegmentFile, create_segment
+from flintmq.storage.files import Disk
+from flintmq.storage.segment import AGAIN_BYTES, BLOCKS_AT_ONCE, SegmentFile, create_segment
+from tests.sim.disk import SimulatedDisk
 from tests.unit.storage.disks import FaultyDisk
 
 
-def _segment(directory: Path, disk: FaultyDisk) -> SegmentFile:
+def _segment(directory: Path, disk: Disk) -> SegmentFile:
     return create_segment(disk, directory / "draft", directory / "1.journal", KIND_JOURNAL, 1, 0)
 
 
@@ -70,6 +72,28 @@ def test_a_mark_is_not_lost_with_the_write_that_carried_it(tmp_path: Path) -> No
     found = scan_blocks(bytes(data), segment.magic, "1.journal", False)
     assert [damage.position for damage in found.damage] == [at - BLOCK_HEAD_BYTES]
     assert len(found.starts) == 1
+
+
+@pytest.mark.parametrize(("size", "calls"), [(100, 1), (AGAIN_BYTES, 2)])
+def test_what_is_synced_later_is_synced_with_the_next_blocks(size: int, calls: int) -> None:
+    """Blocks that were written without a sync survive a loss of power after the next blocks are synced; little of them
+    is written once more, in the same call of the disk.
+    """
+    for seed in range(20):
+        disk = SimulatedDisk(seed)
+        segment = _segment(Path("/data"), disk)
+        first = bytes([1]) * size
+        segment.write(TYPE_JOURNAL, [(first,)])
+        before = disk.calls
+        segment.write_through(TYPE_JOURNAL, [(b"second",)])
+        assert disk.calls - before == calls
+        disk.lose_power()
+        data = disk.content(Path("/data/1.journal"))
+        found = scan_blocks(data, segment.magic, "1.journal", False)
+        kept = [data[start : start + length] for start, length in zip(found.starts, found.lengths, strict=True)]
+        assert kept == [first, b"second"]
+        segment.write_through(TYPE_JOURNAL, [(b"third",)])
+        assert disk.content(Path("/data/1.journal")).startswith(data)
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
