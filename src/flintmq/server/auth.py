@@ -174,12 +174,17 @@ class Authenticator:
 
         Nothing is computed or answered once `is_wanted` returns False, because the client is gone.
         """
-        remembered = self._remembered.get(user)
-        known = self._users.get(user)
-        if remembered and known and compare_digest(remembered, self._digest(known.record, password)):
+        if self._remembers(user, password):
             answer(self._accepted(user, address))
         else:
             self._waiting.put(Login(user, password, address, is_wanted, answer))
+
+    def _remembers(self, user: str, password: str) -> bool:
+        remembered = self._remembered.get(user)
+        known = self._users.get(user)
+        if not remembered or known is None:
+            return False
+        return compare_digest(remembered, self._digest(known.record, password))
 
     def check_token(
         self, token: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str, Bearer | None], None]
@@ -272,6 +277,9 @@ class Authenticator:
         login.answer(why, None if why else bearer)
 
     def _is_right(self, user: str, password: str) -> bool:
+        if self._remembers(user, password):
+            # Another login has shown it while this one waited.
+            return True
         known = self._users.get(user)
         record = known.record if known else self._nobody
         right = matches(record, password)

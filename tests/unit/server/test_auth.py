@@ -76,6 +76,30 @@ def test_a_right_password_is_computed_once(checker: Authenticator, monkeypatch: 
     assert computed == ["right", "wrong", "wrong"]
 
 
+def test_clients_that_come_together_wait_for_one_computation(
+    checker: Authenticator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart or an election, all clients of a user come at once, before its password is remembered."""
+    computed: list[str] = []
+    answers: SimpleQueue[str] = SimpleQueue()
+    all_wait = threading.Event()
+    matches = auth.matches
+
+    def counted(user: UserRecord, password: str) -> bool:
+        assert all_wait.wait(60)
+        computed.append(password)
+        return matches(user, password)
+
+    monkeypatch.setattr(auth, "matches", counted)
+    for _ in range(10):
+        checker.check("anna", "right", "127.0.0.1", lambda: True, answers.put)
+    checker.check("anna", "wrong", "127.0.0.1", lambda: True, answers.put)
+    all_wait.set()
+    assert [answers.get(timeout=60) for _ in range(10)] == [""] * 10
+    assert "wrong password" in answers.get(timeout=60)
+    assert computed == ["right", "wrong"]
+
+
 def test_nobody_waits_for_logins_of_the_gone(checker: Authenticator) -> None:
     """A login whose connection has ended is neither computed nor answered."""
     checker.check("anna", "right", "127.0.0.1", lambda: False, pytest.fail)
