@@ -7,7 +7,7 @@ from typing import Final, final
 
 from flintmq.base.errors import StorageError
 from flintmq.cluster.coordinator import Coordinator, CoordinatorError, Doubt, Leader, LeaseLost, OutcomeUnknown, View
-from flintmq.cluster.following import Following
+from flintmq.cluster.following import Following, HandedOver
 from flintmq.cluster.lease import Lease
 from flintmq.cluster.ports import Directory, LinkError, Machine, NobodyListens, Refusal, Silent
 from flintmq.cluster.state import NodeState
@@ -175,6 +175,9 @@ class Candidate:
         except Silent as error:
             self._tell("not following", str(error), leader=leader.node)
             return await self._succeed(leader, is_dead=False)
+        except HandedOver as error:
+            log.info("not following", reason=str(error), leader=leader.node)
+            return await self._inherit(leader.term, error.heir)
         except LinkError as error:
             self._tell("not following", str(error), leader=leader.node)
         except (StorageError, OSError) as error:
@@ -190,6 +193,20 @@ class Candidate:
             # Nobody listens there: its process has ended, and its lease need not be waited for.
             return await self._succeed(leader, is_dead=True)
         await asyncio.wait([watching], timeout=RETRY_SECONDS / 2)
+        return 0
+
+    async def _inherit(self, term: int, heir: str) -> int:
+        """Stand for election if this node is the heir of the leader of `term`, or wait for the heir. Returns the term
+        of this node, or 0.
+        """
+        view = await self._coordinator.view()
+        if heir == self._node and view.leader is not None and view.leader.term == term:
+            return await self._stand(view)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MISSING_SECONDS):
+                while view.leader is not None and view.leader.term == term:
+                    await self._coordinator.changed(view.revision)
+                    view = await self._coordinator.view()
         return 0
 
     async def _watch_leader(self, term: int, revision: int, following: Following) -> None:

@@ -29,6 +29,14 @@ _BYTES_OF_A_TURN: Final = 16 * 1024 * 1024
 LEADER_SILENCE_SECONDS: Final = 1.5
 
 
+class HandedOver(LinkError):
+    """The leader has stopped in order, and all its followers have everything. `heir` is to be elected in its place."""
+
+    def __init__(self, heir: str) -> None:
+        super().__init__(f"the leader has handed over to {heir}")
+        self.heir = heir
+
+
 @final
 class Following:
     """Follows one leader in the directory. `log` gets what was received, for the case that this node leads next.
@@ -59,8 +67,8 @@ class Following:
 
         From here on, leaders of earlier terms get no answers, not even after a restart.
 
-        Raises LinkError if the leader is gone or silent, Refusal if one of the nodes does not accept the other one,
-        StorageError and OSError if the directory cannot be written.
+        Raises LinkError if the leader is gone or silent, HandedOver if it has stopped in order, Refusal if one of the
+        nodes does not accept the other one, StorageError and OSError if the directory cannot be written.
         """
         if term < self._state.seen_term:
             raise LinkError(f"term {term} is over: term {self._state.seen_term} was seen")
@@ -106,6 +114,8 @@ class Following:
             elif kind == wire.UNHEARD:
                 # No acknowledgement gets through: for this follower, that is as bad as a leader of which nothing comes.
                 raise Silent("the leader hears nothing from this node")
+            elif kind == wire.HANDED_OVER:
+                raise HandedOver(wire.read(body, str))
             else:
                 raise LinkError(f"the leader sends a message of kind {kind}")
 

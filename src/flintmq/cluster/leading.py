@@ -185,13 +185,17 @@ class Followers:
         for link in list(self._links.values()):
             link.wake()
 
-    def close(self) -> None:
+    def close(self, heir: str = "") -> None:
+        """Serve no more followers. Those that are there are told the `heir`, if there is one: which node is to lead."""
         with self._lock:
             self._is_closed = True
             links = list(self._links.values())
         self._may_relay.set()
         for link in links:
-            link.close()
+            if heir:
+                link.part(wire.HANDED_OVER, heir)
+            else:
+                link.close()
 
 
 @final
@@ -205,7 +209,8 @@ class _FollowerLink:
         self._log = followers.log
         self._woken = followers.machine.event()
         self._closed = followers.machine.event()
-        self._is_unheard = False
+        # The last message to the follower: its kind and its body.
+        self._parting: tuple[int, object] | None = None
         # Set when what was logged before a chunk of a copy is confirmed.
         self._is_confirmed = followers.machine.event()
         # What was confirmed when a copy has waited for more in vain.
@@ -264,9 +269,13 @@ class _FollowerLink:
     def _drop(self) -> None:
         """Do without a follower of which nothing comes, and have it told so: it may hear this node still."""
         self.has_caught_up = False
-        self._is_unheard = True
-        self._woken.set()
+        self.part(wire.UNHEARD)
         self._followers.changed()
+
+    def part(self, kind: int, body: object = None) -> None:
+        """Have this message sent, and the connection closed behind it."""
+        self._parting = (kind, body)
+        self._woken.set()
 
     def _wait_until_out_of_sync(self) -> None:
         """A node that copies files could not lead meanwhile, so it must not count as in sync. Raises LinkError."""
@@ -340,8 +349,8 @@ class _FollowerLink:
         with suppress(LinkError):
             while not self._closed.is_set():
                 self._woken.clear()
-                if self._is_unheard:
-                    link.send(wire.UNHEARD)
+                if self._parting is not None:
+                    link.send(*self._parting)
                     break
                 operations = log.after(number, OPERATIONS_AT_ONCE)
                 if operations is None:

@@ -20,6 +20,8 @@ log = logs.get_logger()
 GRACE_SECONDS: Final = 0.5
 # The nodes that are in sync are looked at in this interval at least.
 _LOOK_SECONDS: Final = 0.25
+# The heir of a leader that hands over is elected within this time, or whoever stands for election.
+_HEIR_SECONDS: Final = 0.3
 _RETRY_SECONDS: Final = 0.1
 # A node that is added waits so long for what was confirmed before.
 _JOIN_SECONDS: Final = 1.0
@@ -138,15 +140,33 @@ class Term(Leadership):
         """Let another node lead at once. The storage must be closed."""
         for task in self._tasks:
             task.cancel()
-        if self.is_handed_over:
-            # None of them has to copy files from the next leader then.
-            await self._have_all(self._followers.caught_up())
+        heir = ""
+        # Whoever has everything need not copy files from the next leader.
+        if self.is_handed_over and await self._have_all(self._followers.caught_up()):
+            heir = self._heir()
         self._operations.on_append = None
+        if heir:
+            self._followers.close(heir)
+            await self._until_replaced()
         # This node stays in sync, because it may have to lead again: the next leader lets it go while it recovers.
         with suppress(CoordinatorError):
             await self._coordinator.resign(self.number)
         # By then the followers have heard of it, and need not find out why they lose their connections.
         self._followers.close()
+
+    def _heir(self) -> str:
+        """The follower that is to lead next; empty if there is none."""
+        followers = self._in_sync_now() - {self.node}
+        return self._view.heir if self._view.heir in followers else min(followers, default="")
+
+    async def _until_replaced(self) -> None:
+        """Wait until another node is elected in place of this one, but not for long."""
+        view = self._view
+        with suppress(TimeoutError, CoordinatorError):
+            async with asyncio.timeout(_HEIR_SECONDS):
+                while view.leader is not None and view.leader.term == self.number:
+                    await self._coordinator.changed(view.revision)
+                    view = await self._coordinator.view()
 
     # -- the coordinator ----------------------------------------------------------------------------------------
 

@@ -31,6 +31,9 @@ ALIVE: Final = 13
 COPIED: Final = 14
 # The leader hears nothing from the follower, and closes the connection with this.
 UNHEARD: Final = 15
+# The leader has stopped in order, and closes the connection with this. All followers have everything. The body is the
+# name of the node that is to be elected in its place.
+HANDED_OVER: Final = 16
 
 # The version of these messages. A follower may be newer than its leader, but not older.
 PROTOCOL: Final = 1

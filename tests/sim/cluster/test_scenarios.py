@@ -73,3 +73,17 @@ def test_a_leader_that_stops_is_not_waited_for(cluster: Cluster) -> None:
     cluster.pass_time(1.0)
 
     assert cluster.service.in_sync == {each.name for each in cluster.computers}
+
+
+def test_a_leader_that_stops_names_its_heir(cluster: Cluster) -> None:
+    """That one is elected at once: followers need not tell each other first how far they have followed."""
+    leader = cluster.take_leader()
+    followers = {each.name for each in cluster.computers}
+    assert not cluster.service.view().doubts
+
+    leader.stop()
+    cluster.pass_time(0.5)
+
+    assert cluster.service.leader is not None
+    assert cluster.service.leader.node == min(followers)
+    assert not cluster.service.view().doubts

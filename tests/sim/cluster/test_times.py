@@ -9,7 +9,7 @@ from tests.sim.cluster.run import Run
 # What a killed process was about to wait for.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 # Simulated seconds. Messages take up to half a millisecond; disks, and starting a broker, take almost nothing.
-_STOPPED_SECONDS = 0.035
+_STOPPED_SECONDS = 0.025
 _KILLED_SECONDS = 0.025
 _WITHOUT_CONFIRMS_SECONDS = 3.0
 _UNDISTURBED_SECONDS = 5.0
