@@ -7,8 +7,8 @@ FIRST   ?= 0
 ROUNDS  ?= 10
 # Enough for 10,000 power losses.
 SIMS    := 460
-# Simulated clusters, a minute on two processors.
-CLUSTERS := 100
+# Simulated clusters, two minutes on two processors.
+CLUSTERS := 300
 VENV    := .venv
 BIN     := $(VENV)/bin
 SOURCES := $(shell find src -name '*.py' -o -path '*/management/ui/*' -type f) pyproject.toml setup.py README.md LICENSE
