@@ -1,9 +1,6 @@
 """`python -m tests.cluster`: three nodes and etcd; the leader is killed, hangs and is cut off, and nothing is lost."""
 
-import logging
 import shutil
-import signal
-import sys
 import tempfile
 import time
 from contextlib import ExitStack
@@ -17,6 +14,7 @@ from tests.cluster.faults import LEADER_CUT_OFF, LEADER_HUNG, LEADER_KILLED, Out
 from tests.cluster.ledger import Ledger
 from tests.cluster.load import Load
 from tests.cluster.nodes import Cluster
+from tests.cluster.program import exit_with
 from tests.cluster.with_pika import KEPT, LIVE, PikaPublisher
 from tests.etcd import EtcdProcess
 
@@ -82,11 +80,4 @@ def _totals(ledger: Ledger) -> str:
 
 
 if __name__ == "__main__":
-    # What the client says when its node is gone is what this is about.
-    logging.getLogger("pika").setLevel(logging.CRITICAL)
-    # Being told to end is no reason to leave processes and files behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    exit_with(main)

@@ -8,7 +8,6 @@ not change it, because a busy machine does: the table says which ones were asked
 """
 
 import argparse
-import logging
 import os
 import random
 import shutil
@@ -32,6 +31,7 @@ from tests.cluster.faults import FAULTS, Fault, Outcome, await_confirms, undergo
 from tests.cluster.ledger import Ledger
 from tests.cluster.load import Load
 from tests.cluster.nodes import NODES, Cluster
+from tests.cluster.program import exit_with
 from tests.cluster.with_others import AioPikaPublisher, ProtonPublisher
 from tests.cluster.with_pika import KEPT, LIVE, PikaPublisher
 from tests.cluster.with_spark import PIPED, SparkPipeline
@@ -289,11 +289,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    for name in ("pika", "aiormq"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    # Being told to end is no reason to leave processes behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    exit_with(lambda: main(sys.argv[1:]))

@@ -6,10 +6,8 @@ made the leader, and the old one follows, as docs/cluster.md says. Pika, aio-pik
 """
 
 import argparse
-import logging
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +25,7 @@ from tests.cluster.faults import Fault, Outcome, await_confirms, undergo
 from tests.cluster.ledger import Ledger
 from tests.cluster.load import Load
 from tests.cluster.nodes import Cluster
+from tests.cluster.program import exit_with
 from tests.cluster.with_others import AioPikaPublisher, ProtonPublisher
 from tests.cluster.with_pika import KEPT, LIVE
 from tests.etcd import EtcdProcess
@@ -167,11 +166,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    for name in ("pika", "aiormq"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    # Being told to end is no reason to leave processes behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    exit_with(lambda: main(sys.argv[1:]))
