@@ -168,6 +168,12 @@ class SimulatedDisk(Disk):
     def fail_to_sync(self, file: "SimulatedFile") -> None:
         file.inode.fail_to_sync(self._random)
 
+    def fail_to_write_through(self, file: "SimulatedFile", position: int, data: bytes) -> None:
+        """The write has failed. Or only its sync has, and with it all that was written to the file before."""
+        if self.capacity is None and self._random.random() < 0.5:
+            file.inode.write(position, data)
+            file.inode.fail_to_sync(self._random)
+
     def show_unwritten(self, path: Path, content: bytes) -> None:
         """A file that somebody else writes has this content for readers, after a sync of it has failed."""
         inode = self._seen.setdefault(str(path), _Inode())
@@ -334,14 +340,21 @@ class SimulatedFile(DiskFile):
         self._write("write", position, b"".join(parts))
 
     def write_through(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
-        """What was written before stays as it was: only these bytes are durable on return."""
+        """What was written before stays as it was: only these bytes are durable on return. An error may be one of the
+        write or one of the sync.
+        """
         inode = self.inode
         self._disk.syncs += 1
         before = len(inode.pending)
-        self._write("write-through", position, b"".join(parts))
-        for at, data in inode.pending[before:]:
-            assert data is not None
-            _put(inode.durable, at, data)
+        data = b"".join(parts)
+        try:
+            self._write("write-through", position, data)
+        except OSError:
+            self._disk.fail_to_write_through(self, position, data)
+            raise
+        for at, written in inode.pending[before:]:
+            assert written is not None
+            _put(inode.durable, at, written)
         del inode.pending[before:]
 
     def _write(self, what: str, position: int, data: bytes) -> None:

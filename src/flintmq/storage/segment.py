@@ -23,10 +23,6 @@ Block = tuple[bytes, ...]
 # Framing so many blocks takes a few milliseconds. Then other threads get the interpreter lock if they wait for it:
 # compiled code does not release it by itself.
 BLOCKS_AT_ONCE: Final = 2_048
-# What is not synced is written once more, together with blocks that are to be synced, unless it has more bytes. The
-# system can write and sync in one call, but syncs only what that call writes. Each further call would take longer than
-# writing this, because the thread waits for the interpreter lock afterwards.
-AGAIN_BYTES: Final = 64 * 1024
 
 
 @final
@@ -36,16 +32,21 @@ class SegmentFile:
     A write that raises counts as not made: the next write goes to the same place, so it can be repeated after a full
     disk. `write_through` may also raise because its sync failed; a repeated call writes everything again that it had to
     sync, and nothing else depends on that sync. `sync` raises SyncFailed, after which nothing may be tried again.
+
+    What is not synced is written once more together with blocks that are to be synced, if it is at most `again_bytes`.
+    The system can write and sync in one call, but syncs only what that call writes. A further call takes longer than
+    writing a little, because the thread waits for the interpreter lock afterwards.
     """
 
-    def __init__(self, file: DiskFile, magic: bytes, number: int, position: int) -> None:
+    def __init__(self, file: DiskFile, magic: bytes, number: int, position: int, again_bytes: int = 0) -> None:
         self.file = file
         self.magic = magic
         self.position = position
         self._number = number
         self._synced = position
-        # What was written since the last sync; empty if it has more than AGAIN_BYTES.
-        self._unsynced: list[bytes] = []
+        self._again_bytes = again_bytes
+        # What was written since the last sync; empty if it has more than `again_bytes`.
+        self._unsynced = b""
         # 0 makes the first block a mark, as it does before the seal of a file that was cut.
         self._marked = 0
 
@@ -55,20 +56,20 @@ class SegmentFile:
         self.file.write_at(self.position, parts)
         self._marked = self._synced
         self.position = end
-        if end - self._synced <= AGAIN_BYTES:
-            self._unsynced += parts
+        if end - self._synced <= self._again_bytes:
+            self._unsynced += b"".join(parts)
         else:
-            self._unsynced = []
+            self._unsynced = b""
         return begins
 
     def write_through(self, block_type: int, blocks: Sequence[Block]) -> None:
         """Write blocks at the end, and sync them and everything before them."""
-        if self.position - self._synced > AGAIN_BYTES:
+        if self.position - self._synced > self._again_bytes:
             self.write(block_type, blocks)
             self.sync()
             return
         parts, _, end = self._frame(block_type, blocks)
-        self.file.write_through(self._synced, self._unsynced + parts)
+        self.file.write_through(self._synced, [self._unsynced, *parts] if self._unsynced else parts)
         self._marked = self._synced
         self.position = end
         self._note_synced(end)
@@ -95,8 +96,7 @@ class SegmentFile:
 
     def _note_synced(self, position: int) -> None:
         self._synced = position
-        if self._unsynced:
-            self._unsynced = []
+        self._unsynced = b""
 
     def seal(self) -> None:
         """Sync the file, and end it with a seal, which proves that all of it was synced."""
@@ -122,7 +122,9 @@ def _size(parts: list[bytes]) -> int:
     return size
 
 
-def create_segment(disk: Disk, draft: Path, path: Path, kind: int, number: int, extra: int) -> SegmentFile:
+def create_segment(
+    disk: Disk, draft: Path, path: Path, kind: int, number: int, extra: int, again_bytes: int = 0
+) -> SegmentFile:
     """Create a segment file under its final name, and sync it.
 
     The header is synced under the name `draft` (a file there is overwritten), so that no crash can leave a segment with
@@ -144,7 +146,7 @@ def create_segment(disk: Disk, draft: Path, path: Path, kind: int, number: int, 
         with suppress(OSError):
             disk.unlink(draft)
         raise
-    return SegmentFile(file, magic, number, HEADER_BYTES)
+    return SegmentFile(file, magic, number, HEADER_BYTES, again_bytes)
 
 
 def end_tail(file: DiskFile, magic: bytes, number: int, synced: int, end: int, *, sealed: bool) -> int:

@@ -34,6 +34,10 @@ from flintmq.storage.segment import Block, SegmentFile, create_segment, end_tail
 
 SUFFIX: Final = ".journal"
 SPARE: Final = "spare"
+# What is not synced is written once more with what is to be synced, if it is no longer than this, and than such a part
+# of a segment.
+AGAIN_BYTES: Final = 64 * 1024
+AGAIN_PART: Final = 64
 
 
 @final
@@ -72,6 +76,7 @@ class JournalFiles(BlockSource):
         self._disk = disk
         self._directory = directory
         self._segment_limit = segment_limit
+        self._again_bytes = min(segment_limit // AGAIN_PART, AGAIN_BYTES)
         self._has_spare = False
         self._current: SegmentFile | None = None
         self._next: SegmentFile | None = None
@@ -283,7 +288,10 @@ class JournalFiles(BlockSource):
     def _create(self, number: int) -> SegmentFile:
         self._has_spare = False
         before = self.numbers[-1] if self.numbers else 0
-        return create_segment(self._disk, self._directory / SPARE, self._path(number), KIND_JOURNAL, number, before)
+        path = self._path(number)
+        return create_segment(
+            self._disk, self._directory / SPARE, path, KIND_JOURNAL, number, before, self._again_bytes
+        )
 
     def write(self, number: int, blocks: Sequence[Block]) -> None:
         """Write blocks to the current segment, or to the next one, which is then begun."""

@@ -57,29 +57,27 @@ class OperationLog:
         with self._lock:
             if self._kept:
                 self._clear()
-            number = self._count(is_made)
-            if not self._required:
-                self._confirm(number)
-            return number
+            self.newest += 1
+            return self._logged(self.newest, is_made)
 
     def append(self, operation: Buffer, is_made: bool = True) -> int:
         """Log an operation; call `made` for one that is not made yet. Returns its number."""
         with self._lock:
-            number = self._count(is_made)
+            self.newest += 1
             self._kept.append(operation)
             self._size += len(operation)
             self._forget()
-            if not self._required:
-                self._confirm(number)
+            number = self._logged(self.newest, is_made)
             if self.on_append is not None:
                 self.on_append()
             return number
 
-    def _count(self, is_made: bool) -> int:
-        self.newest += 1
+    def _logged(self, number: int, is_made: bool) -> int:
+        if not self._required:
+            self._confirm(number)
         if not is_made:
-            self._unmade.add(self.newest)
-        return self.newest
+            self._unmade.add(number)
+        return number
 
     def made(self, number: int) -> None:
         """The operation with this number is made, or never will be."""
