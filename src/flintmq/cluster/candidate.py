@@ -46,6 +46,8 @@ class Candidate:
     ) -> None:
         # The leader that this node has followed last: if this node is elected, that one is gone.
         self._last: Leader | None = None
+        # The term of the last leader that has handed over: it serves nobody any more, whatever the coordinator says.
+        self._handed_over = 0
         # Called with the address and the term of each leader that this node may follow; "" and 0 if there is none.
         self.on_leader: Callable[[str, int], None] = lambda *_: None
         self._coordinator = coordinator
@@ -82,7 +84,8 @@ class Candidate:
 
     async def _take_part(self, view: View) -> int:
         """Stand for election, or follow the leader in `view`. Returns the term, or 0."""
-        if view.leader is None and self._last is not None:
+        leader = view.leader
+        if self._last is not None and (leader is None or leader.term == self._handed_over):
             # If another node is elected meanwhile, it is not the one in `view`.
             return await self._succeed(self._last, is_dead=True)
         return await self._campaign(view) or await self._follow(view)
@@ -176,7 +179,9 @@ class Candidate:
             self._tell("not following", str(error), leader=leader.node)
             return await self._succeed(leader, is_dead=False)
         except HandedOver as error:
-            log.info("not following", reason=str(error), leader=leader.node)
+            log.info("the leader hands over", leader=leader.node, heir=error.heir)
+            self._told = ""
+            self._handed_over = leader.term
             return await self._inherit(leader.term, error.heir)
         except LinkError as error:
             self._tell("not following", str(error), leader=leader.node)
@@ -196,8 +201,8 @@ class Candidate:
         return 0
 
     async def _inherit(self, term: int, heir: str) -> int:
-        """Stand for election if this node is the heir of the leader of `term`, or wait for the heir. Returns the term
-        of this node, or 0.
+        """Stand for election if this node is the heir of the leader of `term`, or wait a while for the heir. Returns
+        the term of this node, or 0.
         """
         view = await self._coordinator.view()
         if heir == self._node and view.leader is not None and view.leader.term == term:

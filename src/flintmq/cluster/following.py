@@ -30,7 +30,7 @@ LEADER_SILENCE_SECONDS: Final = 1.5
 
 
 class HandedOver(LinkError):
-    """The leader has stopped in order, and all its followers have everything. `heir` is to be elected in its place."""
+    """The leader has stopped in order, and `heir`, which has everything, is to be elected in its place."""
 
     def __init__(self, heir: str) -> None:
         super().__init__(f"the leader has handed over to {heir}")
@@ -87,7 +87,7 @@ class Following:
     def _follow(self, link: Link, term: int) -> None:
         state = self._state
         position = (state.term, self._log.newest) if state.is_whole and state.is_known else (0, 0)
-        hello = Hello(wire.PROTOCOL, self._cluster, state.node, __version__, state.seen_term, *position)
+        hello = Hello(wire.PROTOCOL, self._cluster, state.node, __version__, state.seen_term, *position, inherits=True)
         link.send(wire.HELLO, hello)
         kind, body = link.receive()
         if kind == wire.REFUSED:

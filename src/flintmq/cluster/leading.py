@@ -175,6 +175,11 @@ class Followers:
         with self._lock:
             return frozenset(node for node, link in self._links.items() if link.has_caught_up)
 
+    def heirs(self) -> frozenset[str]:
+        """The followers that follow, and could be named when this node hands over."""
+        with self._lock:
+            return frozenset(node for node, link in self._links.items() if link.has_caught_up and link.inherits)
+
     def copying(self) -> frozenset[str]:
         """The followers that copy files, or wait for that."""
         with self._lock:
@@ -203,6 +208,7 @@ class _FollowerLink:
     def __init__(self, followers: Followers, hello: Hello, link: Link) -> None:
         self.has_caught_up = False
         self.is_copying = False
+        self.inherits = hello.inherits
         self._followers = followers
         self._hello = hello
         self._link = link

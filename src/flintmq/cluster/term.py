@@ -20,7 +20,7 @@ log = logs.get_logger()
 GRACE_SECONDS: Final = 0.5
 # The nodes that are in sync are looked at in this interval at least.
 _LOOK_SECONDS: Final = 0.25
-# The heir of a leader that hands over is elected within this time, or whoever stands for election.
+# If its heir is not elected within this time, a leader that hands over resigns, and any follower may stand.
 _HEIR_SECONDS: Final = 0.3
 _RETRY_SECONDS: Final = 0.1
 # A node that is added waits so long for what was confirmed before.
@@ -59,6 +59,7 @@ class Term(Leadership):
         self.node = node
         self.reason = ""
         self.is_handed_over = False
+        self._has_failed = False
         self.number = followers.history.term
         self._coordinator = coordinator
         self._cluster = cluster
@@ -129,8 +130,9 @@ class Term(Leadership):
         await self._ended.wait()
 
     def failed(self, reason: str) -> None:
-        if self._ended.is_set():
+        if self._has_failed:
             return
+        self._has_failed = True
         # What this node has written since is not known: it copies the files of the next leader. If nobody else has what
         # was confirmed, it is to lead again, and recovers what its disk has.
         self._state.spoil(is_whole=self._in_sync == {self.node})
@@ -141,32 +143,34 @@ class Term(Leadership):
         for task in self._tasks:
             task.cancel()
         heir = ""
-        # Whoever has everything need not copy files from the next leader.
-        if self.is_handed_over and await self._have_all(self._followers.caught_up()):
-            heir = self._heir()
+        if self.is_handed_over:
+            heirs = self._followers.heirs() & self._in_sync & self._view.alive
+            # Whoever has everything need not copy files from the next leader.
+            if await self._have_all(self._followers.caught_up()):
+                heir = self._view.heir if self._view.heir in heirs else min(heirs, default="")
         self._operations.on_append = None
         if heir:
             self._followers.close(heir)
-            await self._until_replaced()
         # This node stays in sync, because it may have to lead again: the next leader lets it go while it recovers.
-        with suppress(CoordinatorError):
-            await self._coordinator.resign(self.number)
+        if not heir or not await self._is_replaced():
+            with suppress(CoordinatorError):
+                await self._coordinator.resign(self.number)
         # By then the followers have heard of it, and need not find out why they lose their connections.
         self._followers.close()
 
-    def _heir(self) -> str:
-        """The follower that is to lead next; empty if there is none."""
-        followers = self._in_sync_now() - {self.node}
-        return self._view.heir if self._view.heir in followers else min(followers, default="")
-
-    async def _until_replaced(self) -> None:
-        """Wait until another node is elected in place of this one, but not for long."""
+    async def _is_replaced(self) -> bool:
+        """Wait until another node is elected in place of this one, but not for long. Returns whether one is."""
         view = self._view
-        with suppress(TimeoutError, CoordinatorError):
+        with suppress(TimeoutError):
             async with asyncio.timeout(_HEIR_SECONDS):
                 while view.leader is not None and view.leader.term == self.number:
-                    await self._coordinator.changed(view.revision)
-                    view = await self._coordinator.view()
+                    try:
+                        await self._coordinator.changed(view.revision)
+                        view = await self._coordinator.view()
+                    except CoordinatorError:
+                        await asyncio.sleep(_RETRY_SECONDS)
+                return True
+        return False
 
     # -- the coordinator ----------------------------------------------------------------------------------------
 

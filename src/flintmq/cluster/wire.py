@@ -31,8 +31,8 @@ ALIVE: Final = 13
 COPIED: Final = 14
 # The leader hears nothing from the follower, and closes the connection with this.
 UNHEARD: Final = 15
-# The leader has stopped in order, and closes the connection with this. All followers have everything. The body is the
-# name of the node that is to be elected in its place.
+# The leader has stopped in order, and closes the connection with this. Followers that had caught up have everything.
+# The body is the name of the one that is to be elected in its place.
 HANDED_OVER: Final = 16
 
 # The version of these messages. A follower may be newer than its leader, but not older.
@@ -45,7 +45,7 @@ class Hello(Struct):
     """Who follows. `term` and `number` are those of the last operation that it has; 0 if its directory is to be copied,
     and in RELAY.
 
-    `seen_term` is the highest term that the node has ever seen.
+    `seen_term` is the highest term that the node has ever seen. `inherits`: whether it knows what HANDED_OVER is.
     """
 
     protocol: int
@@ -55,6 +55,7 @@ class Hello(Struct):
     seen_term: int
     term: int
     number: int
+    inherits: bool = False
 
 
 class Welcome(Struct):

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from flintmq.cluster.leading import Followers
 from tests.sim.cluster.computer import Computer
 from tests.sim.cluster.coordinator import Service
-from tests.sim.cluster.machine import Network
+from tests.sim.cluster.machine import COORDINATOR, Network
 from tests.sim.cluster.process import World
 
 # What a killed process was about to wait for.
@@ -19,9 +20,9 @@ class Cluster:
 
     def __init__(self) -> None:
         self.world = World(random.Random(1))
-        network = Network(self.world)
-        self.service = Service(network)
-        self.computers = [Computer(name, network, self.service, 2, 20_000, 10_000_000, 1) for name in "abc"]
+        self.network = Network(self.world)
+        self.service = Service(self.network)
+        self.computers = [Computer(name, self.network, self.service, 2, 20_000, 10_000_000, 1) for name in "abc"]
 
     def pass_time(self, seconds: float) -> None:
         self.world.loop.run(self.world.now + seconds)
@@ -87,3 +88,28 @@ def test_a_leader_that_stops_names_its_heir(cluster: Cluster) -> None:
     assert cluster.service.leader is not None
     assert cluster.service.leader.node == min(followers)
     assert not cluster.service.view().doubts
+
+
+def test_an_heir_that_cannot_be_elected_is_replaced(cluster: Cluster) -> None:
+    """It has lost the coordinator. The other follower waits for it a moment only."""
+    leader = cluster.take_leader()
+    heir, other = sorted(cluster.computers, key=lambda each: each.name)
+    cluster.network.cuts |= {(heir.name, COORDINATOR), (COORDINATOR, heir.name)}
+
+    leader.stop()
+    cluster.pass_time(0.8)
+
+    assert cluster.service.leader is not None
+    assert cluster.service.leader.node == other.name
+
+
+def test_a_leader_hands_over_without_an_heir(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its followers are of a version that knows of no heirs: they stand for election by themselves."""
+    monkeypatch.setattr(Followers, "heirs", lambda _: frozenset())
+    leader = cluster.take_leader()
+
+    leader.stop()
+    cluster.pass_time(0.5)
+
+    assert cluster.service.leader is not None
+    assert cluster.service.leader.node in {each.name for each in cluster.computers}
