@@ -182,7 +182,7 @@ class Candidate:
             log.info("the leader hands over", leader=leader.node, heir=error.heir)
             self._told = ""
             self._handed_over = leader.term
-            return await self._inherit(leader.term, error.heir)
+            return await self._inherit(leader.term, error.heir, watching)
         except LinkError as error:
             self._tell("not following", str(error), leader=leader.node)
         except (StorageError, OSError) as error:
@@ -200,33 +200,20 @@ class Candidate:
         await asyncio.wait([watching], timeout=RETRY_SECONDS / 2)
         return 0
 
-    async def _inherit(self, term: int, heir: str) -> int:
-        """Stand for election if this node is the heir of the leader of `term`, or wait a while for the heir. Returns
-        the term of this node, or 0.
+    async def _inherit(self, term: int, heir: str, watching: "asyncio.Task[None]") -> int:
+        """Stand for election if this node is the heir of the leader of `term`. Otherwise wait a while until `watching`
+        sees the heir elected. Returns the term of this node, or 0.
         """
+        if heir != self._node:
+            await asyncio.wait([watching], timeout=MISSING_SECONDS)
+            return 0
         view = await self._coordinator.view()
-        if heir == self._node and view.leader is not None and view.leader.term == term:
-            return await self._stand(view)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(MISSING_SECONDS):
-                while view.leader is not None and view.leader.term == term:
-                    await self._coordinator.changed(view.revision)
-                    view = await self._coordinator.view()
-        return 0
+        return await self._stand(view) if view.leader is not None and view.leader.term == term else 0
 
     async def _watch_leader(self, term: int, revision: int, following: Following) -> None:
         """Stop following when the leadership has ended, because the leader may be silent only."""
-        while True:
-            try:
-                await self._coordinator.changed(revision)
-                view = await self._coordinator.view()
-            except CoordinatorError:
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            revision = view.revision
-            if view.leader is None or view.leader.term != term:
-                following.close()
-                return
+        await self._coordinator.until_replaced(term, revision)
+        following.close()
 
     # -- leaders that are dead or silent ------------------------------------------------------------------------
 

@@ -5,10 +5,15 @@ rests on the comparisons that `elect` and `write_in_sync` make in one transactio
 a lease only says when a leader must be replaced.
 """
 
+import asyncio
 from abc import abstractmethod
 from dataclasses import dataclass, field
+from typing import Final
 
 from flintmq.base.errors import FlintError
+
+# A service that does not answer is asked again after so long.
+_RETRY_SECONDS: Final = 0.1
 
 
 class CoordinatorError(FlintError):
@@ -95,6 +100,19 @@ class Coordinator:
     @abstractmethod
     async def changed(self, revision: int) -> None:
         """Return when there may be a change after this revision."""
+
+    async def until_replaced(self, term: int, revision: int) -> None:
+        """Return when the leader of `term`, which led at `revision`, leads no longer. Asks again after errors."""
+        while True:
+            try:
+                await self.changed(revision)
+                view = await self.view()
+            except CoordinatorError:
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            revision = view.revision
+            if view.leader is None or view.leader.term != term:
+                return
 
     @abstractmethod
     async def announce(self, node: str, lease: int) -> None:

@@ -160,15 +160,9 @@ class Term(Leadership):
 
     async def _is_replaced(self) -> bool:
         """Wait until another node is elected in place of this one, but not for long. Returns whether one is."""
-        view = self._view
         with suppress(TimeoutError):
             async with asyncio.timeout(_HEIR_SECONDS):
-                while view.leader is not None and view.leader.term == self.number:
-                    try:
-                        await self._coordinator.changed(view.revision)
-                        view = await self._coordinator.view()
-                    except CoordinatorError:
-                        await asyncio.sleep(_RETRY_SECONDS)
+                await self._coordinator.until_replaced(self.number, self._view.revision)
                 return True
         return False
 
