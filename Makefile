@@ -34,7 +34,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
 	@echo 'make check        lint, unit tests, model machines and rules of AMQP, interpreted: minutes, without compiling'
-	@echo 'make test         what CI runs: lint, the whole suite compiled, the hot path again interpreted: 14 minutes'
+	@echo 'make test         what CI runs: lint, the whole suite compiled, the hot path again interpreted: 20 minutes'
 	@echo 'make prove        what takes hours, before a release: every campaign below at its full length'
 	@echo 'make docs         the documentation as a site, in build/docs'
 	@echo 'make conformance  AMQP rule by rule, written down in docs/conformance-*.md'

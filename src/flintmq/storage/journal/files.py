@@ -36,8 +36,8 @@ SUFFIX: Final = ".journal"
 SPARE: Final = "spare"
 # What is not synced is written once more with what is to be synced, if it is no longer than this, and than such a part
 # of a segment.
-AGAIN_BYTES: Final = 64 * 1024
-AGAIN_PART: Final = 64
+_AGAIN_BYTES: Final = 64 * 1024
+_AGAIN_PART: Final = 64
 
 
 @final
@@ -76,7 +76,7 @@ class JournalFiles(BlockSource):
         self._disk = disk
         self._directory = directory
         self._segment_limit = segment_limit
-        self._again_bytes = min(segment_limit // AGAIN_PART, AGAIN_BYTES)
+        self._again_bytes = min(segment_limit // _AGAIN_PART, _AGAIN_BYTES)
         self._has_spare = False
         self._current: SegmentFile | None = None
         self._next: SegmentFile | None = None
