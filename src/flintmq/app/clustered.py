@@ -8,7 +8,7 @@ from typing import Final, final
 
 from flintmq.app.collector import collect_everything, collect_rarely, collect_young
 from flintmq.app.live_settings import tls_part
-from flintmq.app.node import DRAIN_SECONDS, Node
+from flintmq.app.node import DRAIN_SECONDS, Node, load_ahead
 from flintmq.app.runtime_environment import CODECS, connection_max, replicated
 from flintmq.base.errors import ConfigurationError
 from flintmq.cluster.credentials import credentials_of
@@ -61,7 +61,8 @@ async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
 
     def after_leading() -> None:
         nonlocal lock
-        collect_everything()
+        if not stop.done():
+            collect_everything()
         lock = lock_directory(directory.disk, directory.root)
 
     stop = asyncio.create_task(signals.stop.wait())
@@ -77,7 +78,10 @@ async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
         participation.on_follow = front.open
         participation.on_lead = before_leading
         participation.on_resigned = after_leading
+        # Clients come at once to a node that was elected, and importing would take the processor from them.
+        loading = asyncio.get_running_loop().run_in_executor(None, load_ahead, reloading.settings)
         await participation.join()
+        await loading
         collect_rarely()
         service_manager.notify(service_manager.READY)
         await participation.run()

@@ -355,6 +355,14 @@ def _url(settings: Settings, users: int, port: int) -> str:
     return f"amqp://{login}@{settings.listen.host}:{port}/%2f"
 
 
+def load_ahead(settings: Settings) -> None:
+    """Import what a broker imports while its first clients connect. Raises ConfigurationError as its start would."""
+    if settings.management.enabled:
+        _load_management()
+    if settings.tracing.endpoint:
+        _load_spans()
+
+
 def _load_management() -> Callable[[Operation, ManagementSettings], tuple["HttpServer", "Stats"]]:
     """Import the HTTP API. That takes a fifth of a second, for which no AMQP client may wait."""
     from starlette.concurrency import run_in_threadpool  # noqa: PLC0415
