@@ -12,13 +12,16 @@ from argon2 import PasswordHasher, extract_parameters
 
 from flintmq.broker.access.user import User
 from flintmq.broker.ports import UserRecord
-from flintmq.protocol.sasl.scram import NAMES, parse_keys
+from flintmq.protocol.sasl import scram
+from flintmq.protocol.sasl.scram import NAMES, Keys, parse_keys
 from flintmq.server import auth
 from flintmq.server.auth import Authenticator, Learned, hash_password, hash_unless_known, matches, scram_keys
 from flintmq.server.backoff import TOO_MANY
 from flintmq.server.login_origins import LoginOrigins
 
 HASH = hash_password("right")
+# RabbitMQ's hash of "test12".
+IMPORTED = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
 
 
 def verdict(checker: Authenticator, user: str, password: str, address: str = "127.0.0.1") -> str:
@@ -208,10 +211,74 @@ def test_a_password_that_is_shown_makes_keys_for_scram() -> None:
     assert learner.learned["anna"].password_hash == ""
 
 
+def test_keys_for_scram_are_checked_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are quicker to check than the hash. What they do not fit is checked by the hash, and so is everything if
+    the settings have no SCRAM.
+    """
+    computed: list[str] = []
+    matches = auth.matches
+
+    def counted(user: UserRecord, password: str) -> bool:
+        computed.append(f"{user.name} {password}")
+        return matches(user, password)
+
+    monkeypatch.setattr(auth, "matches", counted)
+    users = {
+        "anna": User(UserRecord("anna", HASH, scram=scram_keys("right"))),
+        "otto": User(UserRecord("otto", HASH, scram=scram_keys("old"))),
+        # No password.
+        "emma": User(UserRecord("emma", "", scram=scram_keys(""))),
+    }
+    checker = Authenticator(users, frozenset())
+    assert verdict(checker, "anna", "right") == ""
+    assert not computed
+    assert "wrong password" in verdict(checker, "anna", "wrong")
+    assert "wrong password" in verdict(checker, "anna", "wröng")
+    assert verdict(checker, "otto", "right") == ""
+    assert "wrong password" in verdict(checker, "emma", "")
+    assert computed == ["anna wrong", "anna wröng", "otto right", " "]
+    computed.clear()
+    assert verdict(Authenticator(users, frozenset(), learns_scram=False), "anna", "right") == ""
+    assert computed == ["anna right"]
+
+
+def test_passwords_that_are_prepared_alike_are_the_same() -> None:
+    """As RFC 4616 and SCRAM have it: full-width letters are prepared as those of ASCII. Controls are not passwords."""
+    full_width = "".join(chr(ord(letter) - ord("a") + 0xFF41) for letter in "secret")
+    users = {"anna": User(UserRecord("anna", HASH, scram=scram_keys(full_width)))}
+    checker = Authenticator(users, frozenset())
+    assert verdict(checker, "anna", "secret") == ""
+    assert "wrong password" in verdict(checker, "anna", "secret\n")
+
+
+def test_an_answer_does_not_show_who_has_keys_for_scram(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without keys, as much is computed as with them."""
+    computed: list[int] = []
+    fits = scram.fits
+
+    def counted(keys: Keys, password: str) -> bool:
+        computed.append(keys.iterations)
+        return fits(keys, password)
+
+    monkeypatch.setattr(scram, "fits", counted)
+    users = {
+        "anna": User(UserRecord("anna", HASH, scram=scram_keys("right"))),
+        "otto": User(UserRecord("otto", HASH)),
+        "emma": User(UserRecord("emma", IMPORTED, (), "rabbit_password_hashing_sha256")),
+    }
+    checker = Authenticator(users, frozenset())
+    for name in ("anna", "otto", "emma", "nobody"):
+        verdict(checker, name, "wrong")
+    assert computed == [scram.ITERATIONS] * 4
+    # A hash of another kind is the quickest to check.
+    assert verdict(checker, "emma", "test12") == ""
+    assert len(computed) == 4
+
+
 def test_an_imported_hash_becomes_one_of_ours() -> None:
     """With the first right password, and with no wrong one: nobody can guess as fast as the old hash allowed."""
     learner = Learner()
-    user = UserRecord("u", "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR", (), "rabbit_password_hashing_sha256")
+    user = UserRecord("u", IMPORTED, (), "rabbit_password_hashing_sha256")
     checker = Authenticator({"u": User(user)}, frozenset(), learner, learns_scram=False)
     verdict(checker, "u", "wrong")
     assert not learner.learned

@@ -4,6 +4,8 @@ The library scramp does both sides of the exchange, without channel binding; non
 when it is first used: the import takes a tenth of a second, which would delay the start of a broker.
 """
 
+import hashlib
+import hmac
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Final, final
@@ -15,6 +17,7 @@ SHA_256: Final = "SCRAM-SHA-256"
 SHA_512: Final = "SCRAM-SHA-512"
 NAMES: Final = (SHA_512, SHA_256)
 _KEY_BYTES: Final = {SHA_256: 32, SHA_512: 64}
+_DIGESTS: Final = {SHA_256: "sha256", SHA_512: "sha512"}
 # RFC 7677 §4 requires at least 4,096 iterations and recommends 15,000.
 ITERATIONS: Final = 15_000
 
@@ -66,6 +69,21 @@ def derive_keys(mechanism: str, password: str, salt: bytes, iterations: int = IT
     except scramp.ScramException as error:
         raise AuthenticationFailed(f"{mechanism}: {error}") from None
     return Keys(mechanism, salt, stored_key, server_key, iterations)
+
+
+def fits(keys: Keys, password: str) -> bool:
+    """Return whether the keys fit this password (RFC 5802 §3); False for one that is not ASCII.
+
+    Keys are derived from what SASLprep makes of a password. So an ASCII password also fits the keys of one that is
+    prepared as it: full-width letters become ASCII letters. RFC 4616 §2 asks for this preparation in PLAIN, too. An
+    ASCII password needs none, and so scramp is not needed, whose import takes longer than many checks.
+    """
+    if not password.isascii():
+        return False
+    digest = _DIGESTS[keys.mechanism]
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), keys.salt, keys.iterations)
+    client_key = hmac.digest(salted, b"Client Key", digest)
+    return hmac.compare_digest(hashlib.new(digest, client_key).digest(), keys.stored_key)
 
 
 @final
