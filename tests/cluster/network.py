@@ -6,8 +6,9 @@ network that loses them: nothing is closed and nothing is refused, and what wait
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,8 @@ class Network:
         # The pairs of a sender and a receiver between which nothing passes.
         self._cuts: frozenset[tuple[str, str]] = frozenset()
         self._healed = asyncio.Event()
+        # What finds the sender of each connection that is open.
+        self._senders: set[Callable[[], str]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def to_etcd(self, node: str, port: int) -> int:
@@ -43,6 +46,9 @@ class Network:
         """Pass nothing any more from the first to the second of each pair."""
 
         def change() -> None:
+            # The sender of a connection cannot be found any more when its process has ended or has closed it.
+            for sender in self._senders:
+                sender()
             self._cuts = self._cuts.union(pairs)
             self._healed.clear()
 
@@ -57,9 +63,26 @@ class Network:
 
         self._background.call(change)
 
-    async def passable(self, sender: str, receiver: str) -> None:
-        while (sender, receiver) in self._cuts:
+    async def passable(self, sender: Callable[[], str], receiver: str, *, is_answer: bool = False) -> None:
+        """Wait until the network passes on what the sender of a connection sends, or what is answered to it."""
+        while self._cuts:
+            pair = (receiver, sender()) if is_answer else (sender(), receiver)
+            if pair not in self._cuts:
+                return
             await self._healed.wait()
+
+    @contextmanager
+    def sending(self, sender_of: Callable[[int], str], port: int) -> Iterator[Callable[[], str]]:
+        """What finds the sender of a connection from this port, while it is open.
+
+        The system takes milliseconds to find it, so it is asked only when the network is cut.
+        """
+        sender = cache(partial(sender_of, port))
+        self._senders.add(sender)
+        try:
+            yield sender
+        finally:
+            self._senders.discard(sender)
 
     def _forward(self, sender_of: Callable[[int], str], receiver: str, port: int) -> int:
         forwarder = _Forwarder(self, sender_of, receiver, port)
@@ -103,9 +126,9 @@ class _Forwarder:
                 self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port, limit=_READ_BYTES)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        sender, receiver = self._sender_of(writer.get_extra_info("peername")[1]), self._receiver
-        with suppress(OSError):
-            await self._network.passable(sender, receiver)
+        port = writer.get_extra_info("peername")[1]
+        with suppress(OSError), self._network.sending(self._sender_of, port) as sender:
+            await self._network.passable(sender, self._receiver)
             try:
                 other_reader, other_writer = await asyncio.open_connection("127.0.0.1", self._behind, limit=_READ_BYTES)
             except OSError:
@@ -113,12 +136,17 @@ class _Forwarder:
                 writer.close()
                 return
             await asyncio.gather(
-                self._pass_on(reader, other_writer, sender, receiver),
-                self._pass_on(other_reader, writer, receiver, sender),
+                self._pass_on(reader, other_writer, sender),
+                self._pass_on(other_reader, writer, sender, is_answer=True),
             )
 
     async def _pass_on(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sender: str, receiver: str
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        sender: Callable[[], str],
+        *,
+        is_answer: bool = False,
     ) -> None:
         """Pass on bytes, and in the end that the connection was closed."""
         try:
@@ -127,7 +155,7 @@ class _Forwarder:
                     data = await reader.read(_READ_BYTES)
                 except OSError:
                     data = b""
-                await self._network.passable(sender, receiver)
+                await self._network.passable(sender, self._receiver, is_answer=is_answer)
                 if not data:
                     # If the process has ended, the next connection is refused, as early as without a forwarder.
                     await self._look()
