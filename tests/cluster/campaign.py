@@ -112,8 +112,8 @@ class Campaign:
             load.drain()
             self.is_drained = True
             self._say(f"{len(self.ledger.confirmed):,} messages are confirmed, {len(self.ledger.lost):,} are not there")
-            if time.monotonic() > self._until:
-                left = len(self._plan) - sum(map(len, self.outcomes.values()))
+            left = len(self._plan) - sum(map(len, self.outcomes.values()))
+            if left and time.monotonic() > self._until:
                 self.wrong.append(
                     f"{left} faults have not happened: the time was over, or one of them was not survived"
                 )
