@@ -13,6 +13,7 @@ from flintmq.cluster.ports import Directory, Link, LinkError, Machine, Refusal, 
 from flintmq.cluster.state import NodeState
 from flintmq.cluster.wire import Chunk, End, Fetch, Hello, Welcome
 from flintmq.server import logs
+from flintmq.storage.files import DiskFile
 from flintmq.storage.replication.log import OperationLog
 from flintmq.storage.replication.replica import Replica
 
@@ -216,17 +217,22 @@ class Following:
                 file.write_at(chunk.position, [chunk.data])
                 unsynced += len(chunk.data)
                 if unsynced >= SYNCED_BYTES:
-                    file.sync()
+                    self._sync_file(file)
                     unsynced = 0
             end: End = wire.read(body, End)
             if end.size >= 0:
                 file.truncate(end.size)
-                file.sync()
+                self._sync_file(file)
         finally:
             file.close()
         if end.size < 0:
             self._disk.unlink(path)
             self._replica.vanished.add(name)
+
+    def _sync_file(self, file: DiskFile) -> None:
+        """Make durable what was copied. It is read when this node leads, so memory is for what is read before."""
+        file.sync()
+        file.forget()
 
     def _digests(self, link: Link, path: Path) -> list[bytes]:
         digests = []

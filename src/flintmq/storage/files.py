@@ -59,6 +59,11 @@ class DiskFile:
     def sync(self) -> None:
         """Return when everything that was written is durable (fdatasync)."""
 
+    def forget(self) -> None:
+        """Announce that what is synced will not be read soon, so that its memory can hold something else. This is only
+        a hint.
+        """
+
     @abstractmethod
     def close(self) -> None: ...
 
@@ -230,6 +235,11 @@ class RealFile(DiskFile):
             os.fdatasync(self._descriptor)
         except OSError as error:
             raise self._named(error) from error
+
+    def forget(self) -> None:
+        # Errors are ignored: nothing depends on it.
+        with suppress(OSError):
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
         os.close(self._descriptor)

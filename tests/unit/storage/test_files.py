@@ -1,7 +1,9 @@
 """The real disk: what the rest of storage relies on."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -83,6 +85,36 @@ def test_truncated_file_ends_there(tmp_path: Path) -> None:
     file.write_at(0, [b"abcdefgh"])
     file.truncate(3)
     assert file.read_at(0, 100) == b"abc"
+    file.close()
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """A directory on a disk, where other temporary files may be in memory."""
+    with TemporaryDirectory(dir="/var/tmp") as directory:
+        yield Path(directory)
+
+
+def test_forgotten_data_is_on_the_disk_only(disk_path: Path) -> None:
+    """The system has no copy of it in memory, so that it is read from the disk the next time."""
+    path = disk_path / "file"
+    file = RealDisk().create(path)
+    file.write_at(0, [b"abcd" * 65_536])
+    file.sync()
+    with path.open("rb") as again:
+
+        def is_in_memory() -> bool:
+            try:
+                return os.preadv(again.fileno(), [bytearray(4)], 0, os.RWF_NOWAIT) == 4
+            except BlockingIOError:
+                return False
+            except OSError:
+                pytest.skip("this file system does not say what is in memory")
+
+        assert is_in_memory()
+        file.forget()
+        assert not is_in_memory()
+    assert file.read_at(0, 8) == b"abcdabcd"
     file.close()
 
 
