@@ -30,6 +30,8 @@ from flintmq.storage.node import lock_directory
 
 # How long clients have to answer when this node leads no longer: they connect to another one, which waits for that.
 PATIENCE_SECONDS: Final = 0.05
+# Most nodes follow so long after they have joined.
+_LOAD_SECONDS: Final = 3.0
 
 
 async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
@@ -78,10 +80,8 @@ async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
         participation.on_follow = front.open
         participation.on_lead = before_leading
         participation.on_resigned = after_leading
-        # Clients come at once to a node that was elected, and importing would take the processor from them.
-        loading = asyncio.get_running_loop().run_in_executor(None, load_ahead, reloading.settings)
         await participation.join()
-        await loading
+        watching.append(asyncio.create_task(_load_later(reloading.settings)))
         collect_rarely()
         service_manager.notify(service_manager.READY)
         await participation.run()
@@ -95,6 +95,16 @@ async def serve_clustered(signals: Signals, reloading: SettingsReload) -> int:
         await membership.close()
         lock.release()
     return 0
+
+
+async def _load_later(settings: Settings) -> None:
+    """Import what a leader needs, once this node has had time to follow.
+
+    Clients come at once to a node that was elected, and importing would take the processor from them. At a start, it
+    would take it from the first election.
+    """
+    await asyncio.sleep(_LOAD_SECONDS)
+    await asyncio.get_running_loop().run_in_executor(None, load_ahead, settings)
 
 
 def _bind(given: ClusterSettings) -> socket.socket:

@@ -356,11 +356,9 @@ def _url(settings: Settings, users: int, port: int) -> str:
 
 
 def load_ahead(settings: Settings) -> None:
-    """Import what a broker imports while its first clients connect. Raises ConfigurationError as its start would."""
+    """Import what a broker imports while its first clients connect."""
     if settings.management.enabled:
         _load_management()
-    if settings.tracing.endpoint:
-        _load_spans()
 
 
 def _load_management() -> Callable[[Operation, ManagementSettings], tuple["HttpServer", "Stats"]]:
