@@ -19,7 +19,7 @@ from flintmq.app.logins import (
     keep_origins,
     login_policy,
 )
-from flintmq.app.recovery import configure, recover, tell_damage
+from flintmq.app.recovery import recover, tell_damage
 from flintmq.app.runtime_environment import RuntimeEnvironment
 from flintmq.app.server_properties import COMPATIBLE_VERSION, server_properties_091, server_properties_10
 from flintmq.base.addresses import networks
@@ -123,12 +123,10 @@ class Node:
         leadership = self._environment.leadership
         broker.node = node_name(socket.gethostname() if leadership is None else leadership.node)
         # Another thread, because the event loop renews the lease of a leader meanwhile.
-        await self._loop.run_in_executor(None, recover, broker, settings)
+        await self._loop.run_in_executor(None, recover, broker, settings, self._environment.hash_password)
+        storage.commit()
         if leadership is not None:
-            # Before anything more is written: all that the recovery has written is synced. What comes next may be
-            # synced later, and followers acknowledge it with that sync only.
             await leadership.recovered()
-        await self._loop.run_in_executor(None, configure, broker, settings, self._environment.hash_password)
         policy, tls = login_policy(settings), tls_of(settings.tls, settings.certificates)
 
         def learn(record: UserRecord, learned: Learned) -> None:

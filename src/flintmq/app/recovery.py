@@ -1,4 +1,4 @@
-"""What a broker does before it accepts clients: it recovers from its storage, and applies its settings."""
+"""Recovery of a broker from its storage, and the definitions of its settings."""
 
 import os
 import time
@@ -15,8 +15,8 @@ from flintmq.storage.node import NodeStorage
 log = logs.get_logger()
 
 
-def recover(broker: Broker, settings: Settings) -> None:
-    """Recover the broker from its storage."""
+def recover(broker: Broker, settings: Settings, hash_password: HashPassword) -> None:
+    """Recover the broker from its storage, and apply the definitions of the settings."""
     started = time.perf_counter()
     storage = broker.storage
     definitions = storage.definitions.load()
@@ -30,15 +30,12 @@ def recover(broker: Broker, settings: Settings) -> None:
         for orphan, kept_in in storage.quarantine_orphans({record.id for record in definitions.queues}):
             what = "stream of no queue set aside" if kept_in else "stream of no queue stays: the quarantine is full"
             log.warning(what, directory=str(orphan), kept_in=str(kept_in or ""))
-        tell_damage(storage)
-
-
-def configure(broker: Broker, settings: Settings, hash_password: HashPassword) -> None:
-    """Apply the definitions of the settings to a broker that has recovered."""
     if LOGIN_SECRET not in broker.secrets:
         broker.put_secret(LOGIN_SECRET, os.urandom(32))
     for remark in define(broker, settings, hash_password):
         log.warning("no effect", what=remark)
+    if isinstance(storage, NodeStorage):
+        tell_damage(storage)
 
 
 def _found(broker: Broker, messages: int) -> dict[str, int]:
