@@ -1,9 +1,7 @@
 """The real disk: what the rest of storage relies on."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -86,13 +84,6 @@ def test_truncated_file_ends_there(tmp_path: Path) -> None:
     file.truncate(3)
     assert file.read_at(0, 100) == b"abc"
     file.close()
-
-
-@pytest.fixture
-def disk_path() -> Iterator[Path]:
-    """A directory on a disk, where other temporary files may be in memory."""
-    with TemporaryDirectory(dir="/var/tmp") as directory:
-        yield Path(directory)
 
 
 def test_forgotten_data_is_on_the_disk_only(disk_path: Path) -> None:
