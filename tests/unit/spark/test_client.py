@@ -10,6 +10,8 @@ from flintmq.base.errors import ConnectionLost
 from flintmq.spark.client import PATIENCE_SECONDS, ReconnectingClient
 from flintmq.spark.endpoint import Endpoint
 
+pytestmark = pytest.mark.usefixtures("slept")
+
 
 class Broker:
     """Connections to nothing: `refusals` fail before one comes about."""
@@ -44,15 +46,6 @@ class Operation:
         if self.faults:
             raise self.faults.pop(0)
         return cast(int, channel)
-
-
-@pytest.fixture(autouse=True)
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Time passes by sleeping alone."""
-    pauses: list[float] = []
-    monkeypatch.setattr(time, "sleep", pauses.append)
-    monkeypatch.setattr(time, "monotonic", lambda: sum(pauses))
-    return pauses
 
 
 def client_of(broker: Broker, patient: bool = True) -> ReconnectingClient:

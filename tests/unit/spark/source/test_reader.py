@@ -1,7 +1,5 @@
 """Micro-batches: where each ends, by what the queues have and what Spark allows."""
 
-import time
-
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
@@ -11,6 +9,8 @@ from flintmq.spark.source.offsets import Offset, OffsetRange, batch_end, saved_o
 from flintmq.spark.source.options import stream_read_options
 from flintmq.spark.source.queue_source import EVERYTHING, DataLost, QueueSource
 from flintmq.spark.source.reader import IDLE_SECONDS, StreamReader
+
+pytestmark = pytest.mark.usefixtures("slept")
 
 ALL = ReadAllAvailable()
 
@@ -56,15 +56,6 @@ def at(offset: int) -> Offset:
 
 def upto(since: int, offset: int) -> Offset:
     return batch_end({"q": since}, {"q": offset})
-
-
-@pytest.fixture(autouse=True)
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Time passes by sleeping alone."""
-    pauses: list[float] = []
-    monkeypatch.setattr(time, "sleep", pauses.append)
-    monkeypatch.setattr(time, "monotonic", lambda: sum(pauses))
-    return pauses
 
 
 def test_all_there_is(slept: list[float]) -> None:
