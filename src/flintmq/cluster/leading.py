@@ -219,8 +219,8 @@ class _FollowerLink:
         self._parting: tuple[int, object] | None = None
         # Set when what was logged before a chunk of a copy is confirmed.
         self._is_confirmed = followers.machine.event()
-        # What was confirmed when a copy has waited for more in vain.
-        self._confirmed_before = -1
+        # What was confirmed when a copy has waited for more in vain. In a new term, nothing is confirmed yet.
+        self._confirmed_before = 0
         self._chunks = 0
         # The follower has all that it copied once it has acknowledged this number.
         self._whole_at = 0
