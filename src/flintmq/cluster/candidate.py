@@ -24,6 +24,8 @@ DOUBT_SECONDS: Final = 1.0
 # A node that has less than others, or has not heard of all others, lets them be elected for so long.
 BEHIND_SECONDS: Final = 0.4
 MISSING_SECONDS: Final = 0.15
+# A node whose disk has failed lets the others be elected for so long.
+SOUND_FIRST_SECONDS: Final = 3.0
 _LOOK_SECONDS: Final = 0.01
 # A connection to a leader that may be dead is tried for so long.
 _CONNECT_SECONDS: Final = 0.5
@@ -48,6 +50,8 @@ class Candidate:
         self._last: Leader | None = None
         # The term of the last leader that has handed over: it serves nobody any more, whatever the coordinator says.
         self._handed_over = 0
+        # Since when no node leads, as far as this one has seen. Only used after its disk has failed.
+        self._without_leader_since: float | None = None
         # Called with the address and the term of each leader that this node may follow; "" and 0 if there is none.
         self.on_leader: Callable[[str, int], None] = lambda *_: None
         self._coordinator = coordinator
@@ -85,6 +89,8 @@ class Candidate:
     async def _take_part(self, view: View) -> int:
         """Stand for election, or follow the leader in `view`. Returns the term, or 0."""
         leader = view.leader
+        if self._is_led(view):
+            self._without_leader_since = None
         if self._last is not None and (leader is None or leader.term == self._handed_over):
             # If another node is elected meanwhile, it is not the one in `view`.
             return await self._succeed(self._last, is_dead=True)
@@ -107,10 +113,7 @@ class Candidate:
 
     async def _campaign(self, view: View) -> int:
         """Stand for election if nobody else leads. Returns the term, or 0."""
-        leader = view.leader
-        if leader is not None and leader.node != self._node:
-            return 0
-        return await self._stand(view)
+        return 0 if self._is_led(view) else await self._stand(view)
 
     async def _stand(self, view: View) -> int:
         """Stand for election in place of the leader in `view`, if that is possible now. Returns the term, or 0."""
@@ -136,7 +139,7 @@ class Candidate:
                     f"is in sync ({others}), and it copies the files of that one",
                 )
                 return False
-            return self._node in view.in_sync
+            return self._node in view.in_sync and (self._state.is_sound or self._is_needed(view))
         if self._state.seen_term:
             self._tell(
                 "the coordinator has lost this cluster",
@@ -145,6 +148,22 @@ class Candidate:
             )
             return False
         return True
+
+    def _is_needed(self, view: View) -> bool:
+        """Whether this node, whose disk has failed, is to lead, because no node with a sound disk does.
+
+        It has all that was confirmed, because nothing is confirmed before it is synced. So it leads at once if no other
+        node is in sync, and after a while if none of them could be elected: all disks may have been full.
+        """
+        if self._is_led(view):
+            return False
+        if self._without_leader_since is None:
+            self._without_leader_since = self._loop.time()
+        waited = self._loop.time() - self._without_leader_since
+        return view.in_sync == {self._node} or waited > SOUND_FIRST_SECONDS
+
+    def _is_led(self, view: View) -> bool:
+        return view.leader is not None and view.leader.node != self._node
 
     async def _follow(self, view: View) -> int:
         """Follow the leader as long as that is possible. Returns the term if this node has replaced it, or 0."""

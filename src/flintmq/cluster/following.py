@@ -87,7 +87,8 @@ class Following:
 
     def _follow(self, link: Link, term: int) -> None:
         state = self._state
-        position = (state.term, self._log.newest) if state.is_whole and state.is_known else (0, 0)
+        can_go_on = state.is_whole and state.is_sound and state.is_known
+        position = (state.term, self._log.newest) if can_go_on else (0, 0)
         hello = Hello(wire.PROTOCOL, self._cluster, state.node, __version__, state.seen_term, *position, inherits=True)
         link.send(wire.HELLO, hello)
         kind, body = link.receive()

@@ -32,8 +32,9 @@ class NodeState:
         has_joined: Whether the directory is part of the cluster: its files are those of a leader, or it has led.
         is_whole: Whether recovery can start from the directory; not while files are copied into it.
         is_sound: Whether the disk has what readers see. After an error of the disk, a system may show what it never
-            writes, so that files that seem to be equal must be copied, too.
-        term: The term of the last operation in the directory, and whether it `is_known`: not after a restart.
+            writes: all files must be copied, also those that seem to be equal, and another node should lead.
+        term: The term of the last operation in the directory, and whether it `is_known`: not after a restart, nor after
+            an error of the disk.
     """
 
     def __init__(self, disk: Disk, root: Path, cluster: str, node: str) -> None:
@@ -70,10 +71,9 @@ class NodeState:
             self.seen_term = term
             self.save()
 
-    def spoil(self, is_whole: bool = False) -> None:
+    def spoil(self) -> None:
         """Note that the disk has failed: what is there is not sound. An error of the disk is ignored."""
-        self.is_sound = False
-        self.is_whole = is_whole
+        self.is_sound = self.is_known = False
         with suppress(OSError):
             self.save()
 

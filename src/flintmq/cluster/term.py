@@ -133,9 +133,8 @@ class Term(Leadership):
         if self._has_failed:
             return
         self._has_failed = True
-        # What this node has written since is not known: it copies the files of the next leader. If nobody else has what
-        # was confirmed, it is to lead again, and recovers what its disk has.
-        self._state.spoil(is_whole=self._in_sync == {self.node})
+        # What this node has written since is not known: it copies the files of the next leader.
+        self._state.spoil()
         self.end(f"the disk has failed: {reason}")
 
     async def resign(self) -> None:

@@ -1,9 +1,11 @@
-"""How long a cluster does without a leader that is stopped, killed, or cut off in one direction."""
+"""How long a cluster does without a leader that is stopped, killed, cut off in one direction, or whose disk fails."""
 
+import errno
 from collections.abc import Iterator
 
 import pytest
 
+from tests.sim.cluster.computer import Computer
 from tests.sim.cluster.run import Run
 
 # What a killed process was about to wait for.
@@ -14,6 +16,8 @@ _KILLED_SECONDS = 0.025
 # What is asked at worst; mostly, it is 2.4.
 _WITHOUT_CONFIRMS_SECONDS = 4.0
 _UNDISTURBED_SECONDS = 5.0
+# Nodes whose disks have failed wait for each other first.
+_REPAIRED_SECONDS = 6.0
 # A run of three nodes, of which two have to be in sync, and which keep enough to follow another leader without a copy.
 _SEED = 10
 # Another one, whose nodes have to copy.
@@ -50,6 +54,17 @@ def confirms(run: Run, seconds: float) -> None:
 def leader(run: Run) -> str:
     assert run.service.leader is not None
     return run.service.leader.node
+
+
+def fail_disks(run: Run, computers: list[Computer], kind: int, seconds: float) -> None:
+    """Nothing can be written for so many simulated seconds."""
+    end = run.world.now + seconds
+    while run.world.now < end:
+        for each in computers:
+            each.error, each.fuse, each.has_failed = kind, 0, True
+        run._run(0.01)
+    for each in computers:
+        each.repair()
 
 
 @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "stopped"])
@@ -96,3 +111,27 @@ def test_a_leader_with_a_follower_goes_on(run: Run, is_heard: bool) -> None:
     run.network.heal()
     run._await_all_in_sync()
     assert leader(run) == old
+
+
+@pytest.mark.parametrize("kind", [errno.ENOSPC, errno.EIO], ids=["full", "failing"])
+def test_all_disks_fail(run: Run, kind: int) -> None:
+    """Nodes with the same data have full disks at the same time. As soon as there is room, one of them leads."""
+    fail_disks(run, run.computers, kind, 5.0)
+    assert run.service.leader is None
+    confirms(run, _REPAIRED_SECONDS)
+    run._await_all_in_sync()
+
+
+@pytest.mark.parametrize("others_come_back", [True, False])
+def test_only_the_disk_of_the_leader_fails(run: Run, others_come_back: bool) -> None:
+    """A node with a sound disk leads, even if it comes back a moment later. Without one, the old leader leads again."""
+    old = next(each for each in run.computers if each.serving is not None)
+    others = [each for each in run.computers if each is not old]
+    for each in others:
+        each.kill()
+    fail_disks(run, [old], errno.EIO, 1.0)
+    if others_come_back:
+        for each in others:
+            each.start()
+    run._run(_REPAIRED_SECONDS)
+    assert (leader(run) == old.name) != others_come_back
