@@ -52,6 +52,8 @@ class Candidate:
         self._handed_over = 0
         # Since when no node leads, as far as this one has seen. Only used after its disk has failed.
         self._without_leader_since: float | None = None
+        # The latest view in which the leader that this node follows led.
+        self._view: View | None = None
         # Called with the address and the term of each leader that this node may follow; "" and 0 if there is none.
         self.on_leader: Callable[[str, int], None] = lambda *_: None
         self._coordinator = coordinator
@@ -178,6 +180,7 @@ class Candidate:
         following = Following(self._machine, self._directory, self._cluster, self._state, self._operations)
         self._following = following
         self._last = leader
+        self._note(view)
         watching = self._loop.create_task(self._watch_leader(leader.term, view.revision, following))
         try:
             return await self._follow_leader(leader, address, following, watching)
@@ -226,13 +229,20 @@ class Candidate:
         if heir != self._node:
             await asyncio.wait([watching], timeout=MISSING_SECONDS)
             return 0
+        # If the nodes in sync have changed since the latest view, or another node was elected, this one is not.
+        elected = 0 if self._view is None else await self._stand(self._view)
+        if elected:
+            return elected
         view = await self._coordinator.view()
         return await self._stand(view) if view.leader is not None and view.leader.term == term else 0
 
     async def _watch_leader(self, term: int, revision: int, following: Following) -> None:
         """Stop following when the leadership has ended, because the leader may be silent only."""
-        await self._coordinator.until_replaced(term, revision)
+        await self._coordinator.until_replaced(term, revision, self._note)
         following.close()
+
+    def _note(self, view: View) -> None:
+        self._view = view
 
     # -- leaders that are dead or silent ------------------------------------------------------------------------
 

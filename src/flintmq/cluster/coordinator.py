@@ -7,6 +7,7 @@ a lease only says when a leader must be replaced.
 
 import asyncio
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -101,8 +102,13 @@ class Coordinator:
     async def changed(self, revision: int) -> None:
         """Return when there may be a change after this revision."""
 
-    async def until_replaced(self, term: int, revision: int) -> None:
-        """Return when the leader of `term`, which led at `revision`, leads no longer. Asks again after errors."""
+    async def until_replaced(
+        self, term: int, revision: int, on_view: Callable[[View], object] = lambda _: None
+    ) -> None:
+        """Return when the leader of `term`, which led at `revision`, leads no longer. Asks again after errors.
+
+        Until then, `on_view` is called with each later view.
+        """
         while True:
             try:
                 await self.changed(revision)
@@ -113,6 +119,7 @@ class Coordinator:
             revision = view.revision
             if view.leader is None or view.leader.term != term:
                 return
+            on_view(view)
 
     @abstractmethod
     async def announce(self, node: str, lease: int) -> None:

@@ -141,10 +141,14 @@ class Membership:
         state, operations = self._state, self.operations
         history = History(number, state.term if state.is_known else 0, operations.newest)
         state.has_joined = True
-        await self._machine.run(lambda: state.see(number))
+        noting = asyncio.ensure_future(self._machine.run(lambda: state.see(number)))
+        try:
+            view = await self._coordinator.view()
+        finally:
+            # Nothing else may change the state while a thread writes it.
+            await noting
         state.term, state.is_known = number, True
         operations.begin(number)
-        view = await self._coordinator.view()
         if view.leader is None or view.leader.term != number:
             raise CoordinatorError("another node was elected meanwhile")
         if view.leader.lease != self._lease.id:
