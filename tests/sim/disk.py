@@ -381,7 +381,6 @@ class SimulatedFile(DiskFile):
     def truncate(self, size: int) -> None:
         self._disk.call("truncate", self.path)
         self.inode.truncate(size)
-        self.sync()
 
     def sync(self) -> None:
         self._disk.syncs += 1

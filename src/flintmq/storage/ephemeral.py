@@ -17,9 +17,6 @@ class EphemeralFile(RealFile):
     def write_through(self, position: int, parts: Sequence[bytes | memoryview]) -> None:
         self.write_at(position, parts)
 
-    def truncate(self, size: int) -> None:
-        os.truncate(self._descriptor, size)
-
     def sync(self) -> None:
         return
 

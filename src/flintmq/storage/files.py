@@ -57,7 +57,7 @@ class DiskFile:
 
     @abstractmethod
     def sync(self) -> None:
-        """Return when everything that was written is durable (fdatasync)."""
+        """Return when all writes and truncations so far are durable."""
 
     def forget(self) -> None:
         """Announce that what is synced will not be read soon, so that its memory can hold something else. This is only
@@ -219,8 +219,6 @@ class RealFile(DiskFile):
     def truncate(self, size: int) -> None:
         try:
             os.ftruncate(self._descriptor, size)
-            # fsync, because fdatasync need not write the new size of a file that only shrank.
-            os.fsync(self._descriptor)
         except OSError as error:
             raise self._named(error) from error
 
@@ -232,6 +230,7 @@ class RealFile(DiskFile):
 
     def sync(self) -> None:
         try:
+            # It writes the size of a file, too, also of one that was truncated (fdatasync(2)).
             os.fdatasync(self._descriptor)
         except OSError as error:
             raise self._named(error) from error

@@ -30,7 +30,7 @@ REMOVE_DIRECTORY: Final = 10
 APPLY: Final = 11
 LAST_KIND: Final = APPLY
 # The kinds after which earlier changes are durable, as far as recovery relies on them.
-SYNCING: Final = frozenset({WRITE_THROUGH, TRUNCATE, SYNC, MAKE_DIRECTORY, SYNC_DIRECTORY, APPLY})
+SYNCING: Final = frozenset({WRITE_THROUGH, SYNC, MAKE_DIRECTORY, SYNC_DIRECTORY, APPLY})
 
 # An encoded operation, or a part of it. A follower's are parts of what it has received.
 Buffer = bytes | memoryview

@@ -125,6 +125,7 @@ class Replica:
             self._unsynced.pop(made.path, None)
         else:
             file.truncate(made.number)
+            self._unsynced[made.path] = None
 
     def _look_for(self, name: str, old: str) -> None:
         """A file was renamed to this name, and is not there under its old one: the copy may have it already, unless
