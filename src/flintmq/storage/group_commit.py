@@ -350,7 +350,8 @@ class Rounds:
 
     def _round(self, is_last: bool, now: float) -> None:
         if not self._unsynced:
-            self._sync_due = now + self.settlement_delay_seconds
+            # A leader accepts clients when its followers have synced the first batch, whatever that has.
+            self._sync_due = now + (self.settlement_delay_seconds if self.durable else 0.0)
         while self._group or self._batches:
             self._group = self._group or self._next_group()
             if any(batch.awaited for batch in self._group):

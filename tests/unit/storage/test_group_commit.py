@@ -161,6 +161,18 @@ def test_settlements_alone_are_synced_later(tmp_path: Path) -> None:
     node.close()
 
 
+def test_the_first_batch_is_synced_at_once(tmp_path: Path) -> None:
+    """It only has what the journal says of the definitions, but clients of a new leader wait for it."""
+
+    def delay(rounds: Rounds) -> GroupCommit:
+        rounds.settlement_delay_seconds = 3_600.0
+        return SyncThread(rounds)
+
+    node = OpenNode(tmp_path, group_commit=delay)
+    node.wait_for(node.storage.commit())
+    node.close()
+
+
 def test_commit_with_nothing_staged_is_the_newest_batch(tmp_path: Path) -> None:
     """Waiting for an empty commit covers what was handed over before."""
     node = OpenNode(tmp_path)
