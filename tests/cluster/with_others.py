@@ -6,10 +6,11 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final
 
 import aio_pika
-from proton import Message, ProtonException
+from proton import Message, ProtonException, _reactor
 from proton.utils import BlockingConnection, SendException
 
 from tests.cluster.ledger import Ledger
@@ -19,6 +20,9 @@ from tests.waiting import WAIT_SECONDS
 _RETRY_SECONDS: Final = 0.05
 # Between two messages: what the clients need of the processors, the nodes do not get.
 _PAUSE_SECONDS: Final = 0.01
+# Proton reads the certificates of all authorities for each connection, also for those without TLS: 0.1 s of a processor
+# while the nodes change places. Once is enough.
+_reactor.SSLConfig = cache(_reactor.SSLConfig)
 
 
 class BlockingPublisher:
