@@ -29,7 +29,8 @@ from flintmq.server.signals import Signals
 from flintmq.storage.node import lock_directory
 
 # How long clients have to answer when this node leads no longer: they connect to another one, which waits for that.
-PATIENCE_SECONDS: Final = 0.05
+# Clients that read nothing between two calls never answer.
+PATIENCE_SECONDS: Final = 0.02
 # Most nodes follow so long after they have joined.
 _LOAD_SECONDS: Final = 3.0
 
