@@ -50,7 +50,7 @@ class Candidate:
         self._last: Leader | None = None
         # The term of the last leader that has handed over: it serves nobody any more, whatever the coordinator says.
         self._handed_over = 0
-        # Since when no node leads, as far as this one has seen. Only used after its disk has failed.
+        # When this node saw first that no other node leads; None if one does.
         self._without_leader_since: float | None = None
         # The latest view in which the leader that this node follows led.
         self._view: View | None = None
@@ -77,6 +77,7 @@ class Candidate:
     async def until_elected(self) -> int:
         """Follow other leaders until this node is elected. Returns its term."""
         self._last = None
+        self._without_leader_since = None
         while True:
             try:
                 view = await self._coordinator.view()
@@ -91,8 +92,10 @@ class Candidate:
     async def _take_part(self, view: View) -> int:
         """Stand for election, or follow the leader in `view`. Returns the term, or 0."""
         leader = view.leader
-        if self._is_led(view):
+        if self._another_leads(view):
             self._without_leader_since = None
+        elif self._without_leader_since is None:
+            self._without_leader_since = self._loop.time()
         if self._last is not None and (leader is None or leader.term == self._handed_over):
             # If another node is elected meanwhile, it is not the one in `view`.
             return await self._succeed(self._last, is_dead=True)
@@ -115,7 +118,7 @@ class Candidate:
 
     async def _campaign(self, view: View) -> int:
         """Stand for election if nobody else leads. Returns the term, or 0."""
-        return 0 if self._is_led(view) else await self._stand(view)
+        return 0 if self._another_leads(view) else await self._stand(view)
 
     async def _stand(self, view: View) -> int:
         """Stand for election in place of the leader in `view`, if that is possible now. Returns the term, or 0."""
@@ -157,14 +160,12 @@ class Candidate:
         It has all that was confirmed, because nothing is confirmed before it is synced. So it leads at once if no other
         node is in sync, and after a while if none of them could be elected: all disks may have been full.
         """
-        if self._is_led(view):
+        since = self._without_leader_since
+        if since is None or self._another_leads(view):
             return False
-        if self._without_leader_since is None:
-            self._without_leader_since = self._loop.time()
-        waited = self._loop.time() - self._without_leader_since
-        return view.in_sync == {self._node} or waited > SOUND_FIRST_SECONDS
+        return view.in_sync == {self._node} or self._loop.time() - since > SOUND_FIRST_SECONDS
 
-    def _is_led(self, view: View) -> bool:
+    def _another_leads(self, view: View) -> bool:
         return view.leader is not None and view.leader.node != self._node
 
     async def _follow(self, view: View) -> int:

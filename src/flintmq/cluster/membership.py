@@ -179,6 +179,12 @@ class Membership:
         self._leads.set()
         return term
 
+    async def decline(self, number: int) -> None:
+        """Resign from a term that could not begin, because the disk has failed: nodes with sound disks stand first."""
+        self._state.spoil()
+        with suppress(CoordinatorError):
+            await self._coordinator.resign(number)
+
     def _tell_changed(self) -> None:
         term = self._term
         if term is not None:

@@ -68,8 +68,12 @@ class NodeState:
         if term < self.seen_term:
             raise StorageError(f"term {term} is over: term {self.seen_term} was seen")
         if term > self.seen_term:
-            self.seen_term = term
-            self.save()
+            before, self.seen_term = self.seen_term, term
+            try:
+                self.save()
+            except OSError:
+                self.seen_term = before
+                raise
 
     def spoil(self) -> None:
         """Note that the disk has failed: what is there is not sound. An error of the disk is ignored."""

@@ -133,7 +133,7 @@ class Term(Leadership):
         if self._has_failed:
             return
         self._has_failed = True
-        # What this node has written since is not known: it copies the files of the next leader.
+        # What this node has written since is not known: it copies the files of the next leader, unless it has to lead.
         self._state.spoil()
         self.end(f"the disk has failed: {reason}")
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:R
 # Simulated seconds. Messages take up to half a millisecond; disks, and starting a broker, take almost nothing.
 _STOPPED_SECONDS = 0.025
 _KILLED_SECONDS = 0.025
-# What is asked at worst; mostly, it is 2.4.
+# A cluster may be without confirms for so long at worst; mostly, it is for 2.4 seconds.
 _WITHOUT_CONFIRMS_SECONDS = 4.0
 _UNDISTURBED_SECONDS = 5.0
 # Nodes whose disks have failed wait for each other first.
@@ -56,6 +56,22 @@ def leader(run: Run) -> str:
     return run.service.leader.node
 
 
+def leader_and_others(run: Run) -> tuple[Computer, list[Computer]]:
+    old = next(each for each in run.computers if each.serving is not None)
+    return old, [each for each in run.computers if each is not old]
+
+
+def spare_the_probe(computer: Computer) -> None:
+    """The probe of its disk does not fail with the rest."""
+    trouble = computer.disk.trouble
+
+    def trouble_elsewhere(what: str, name: str) -> None:
+        if trouble is not None and name != ".cluster.probe":
+            trouble(what, name)
+
+    computer.disk.trouble = trouble_elsewhere
+
+
 def fail_disks(run: Run, computers: list[Computer], kind: int, seconds: float) -> None:
     """Nothing can be written for so many simulated seconds."""
     end = run.world.now + seconds
@@ -70,8 +86,7 @@ def fail_disks(run: Run, computers: list[Computer], kind: int, seconds: float) -
 @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "stopped"])
 def test_a_leader_ends(run: Run, is_killed: bool) -> None:
     """Another node leads after a few messages between the nodes and the coordinator: nobody waits for a time."""
-    old = next(each for each in run.computers if each.serving is not None)
-    others = [each for each in run.computers if each is not old]
+    old, others = leader_and_others(run)
     if is_killed:
         old.kill()
     else:
@@ -122,16 +137,43 @@ def test_all_disks_fail(run: Run, kind: int) -> None:
     run._await_all_in_sync()
 
 
-@pytest.mark.parametrize("others_come_back", [True, False])
-def test_only_the_disk_of_the_leader_fails(run: Run, others_come_back: bool) -> None:
-    """A node with a sound disk leads, even if it comes back a moment later. Without one, the old leader leads again."""
-    old = next(each for each in run.computers if each.serving is not None)
-    others = [each for each in run.computers if each is not old]
+@pytest.mark.parametrize("has_led", [False, True], ids=["first", "again"])
+def test_only_the_disk_of_the_leader_fails(run: Run, has_led: bool) -> None:
+    """A node with a sound disk leads, even if it comes back a moment later."""
+    if has_led:
+        test_all_disks_fail(run, errno.EIO)
+        run._run(_UNDISTURBED_SECONDS)
+    old, others = leader_and_others(run)
     for each in others:
         each.kill()
     fail_disks(run, [old], errno.EIO, 1.0)
-    if others_come_back:
-        for each in others:
-            each.start()
+    for each in others:
+        each.start()
+    confirms(run, _REPAIRED_SECONDS)
+    assert leader(run) != old.name
+
+
+def test_the_last_disk_fails(run: Run) -> None:
+    """The other nodes are gone: the leader leads again, because it has all that was confirmed."""
+    old, others = leader_and_others(run)
+    for each in others:
+        each.kill()
+    fail_disks(run, [old], errno.EIO, 1.0)
     run._run(_REPAIRED_SECONDS)
-    assert (leader(run) == old.name) != others_come_back
+    assert leader(run) == old.name
+    for each in others:
+        each.start()
+    confirms(run, _REPAIRED_SECONDS)
+    assert leader(run) == old.name
+
+
+def test_a_full_disk_that_renews_the_lease(run: Run) -> None:
+    """What needs no room can be written to it. A node that is elected with such a disk makes way for another one."""
+    for each in run.computers:
+        spare_the_probe(each)
+    fail_disks(run, run.computers, errno.EIO, 1.0)
+    fail_disks(run, run.computers, errno.ENOSPC, 8.0)
+    full = run.computers[0] if run.service.leader is None else run._named(run.service.leader.node)
+    confirmed = run.figures.confirmed
+    fail_disks(run, [full], errno.ENOSPC, 2 * _REPAIRED_SECONDS)
+    assert run.figures.confirmed > confirmed
