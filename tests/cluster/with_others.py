@@ -21,7 +21,7 @@ _RETRY_SECONDS: Final = 0.05
 # Between two messages: what the clients need of the processors, the nodes do not get.
 _PAUSE_SECONDS: Final = 0.01
 # Proton reads the certificates of all authorities for each connection, also for those without TLS: 0.1 s of a processor
-# while the nodes change places. Once is enough.
+# while the nodes change places. Once is enough, because nobody changes these settings.
 _reactor.SSLConfig = cache(_reactor.SSLConfig)
 
 

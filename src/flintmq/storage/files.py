@@ -230,7 +230,7 @@ class RealFile(DiskFile):
 
     def sync(self) -> None:
         try:
-            # It writes the size of a file, too, also of one that was truncated (fdatasync(2)).
+            # fdatasync writes a changed size, too, also a smaller one (fdatasync(2)).
             os.fdatasync(self._descriptor)
         except OSError as error:
             raise self._named(error) from error

@@ -350,7 +350,7 @@ class Rounds:
 
     def _round(self, is_last: bool, now: float) -> None:
         if not self._unsynced:
-            # A leader accepts clients when its followers have synced the first batch, whatever that has.
+            # A leader accepts clients when its followers have synced the first batch, even if it has no message.
             self._sync_due = now + (self.settlement_delay_seconds if self.durable else 0.0)
         while self._group or self._batches:
             self._group = self._group or self._next_group()
