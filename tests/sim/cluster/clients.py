@@ -95,6 +95,15 @@ class Session(ConnectionOwner):
         return not self.is_open or bool(self._asked or self.unconfirmed)
 
     @property
+    def silent_seconds(self) -> float:
+        """For how long nothing came that was due. A blocked client hears heartbeats, unless its node stands still."""
+        silent = self._client.run.world.now - self.heard_at
+        if not self.is_blocked:
+            return silent
+        process = self.computer.process
+        return 0.0 if process is None else min(silent, process.still_seconds)
+
+    @property
     def channel(self) -> Channel:
         assert self._channel is not None
         return self._channel
@@ -275,11 +284,7 @@ class Client:
         session = self.session
         if session is None:
             self._connect()
-        elif (
-            session.awaits
-            and not session.is_blocked
-            and run.world.now - session.heard_at > (self._patience if session.is_open else _CONNECT_SECONDS)
-        ):
+        elif session.awaits and session.silent_seconds > (self._patience if session.is_open else _CONNECT_SECONDS):
             self._avoided = session.computer
             session.cut()
         elif session.is_open:

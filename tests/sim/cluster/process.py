@@ -124,6 +124,8 @@ class Process:
         # What was to be done while it stands still.
         self.parked: list[Timer] = []
         self._still_until = 0.0
+        # When it began to stand still last.
+        self._still_since = 0.0
         # When it went on after it stood still.
         self.went_on_at = 0.0
         self.tasks: list[asyncio.Task[Any]] = []
@@ -134,7 +136,14 @@ class Process:
     def stands_still(self) -> bool:
         return self.world.now < self._still_until
 
+    @property
+    def still_seconds(self) -> float:
+        """For how long it has been standing still."""
+        return self.world.now - self._still_since if self.stands_still else 0.0
+
     def stand_still(self, seconds: float) -> None:
+        if not self.stands_still:
+            self._still_since = self.world.now
         self._still_until = max(self._still_until, self.world.now + seconds)
         self.world.loop.call_at(self._still_until, self._go_on)
 
