@@ -141,7 +141,7 @@ class Membership:
         state, operations = self._state, self.operations
         history = History(number, state.term if state.is_known else 0, operations.newest)
         state.has_joined = True
-        noting = asyncio.ensure_future(self._machine.run(lambda: state.see(number)))
+        noting = asyncio.create_task(self._note(number))
         try:
             view = await self._coordinator.view()
         finally:
@@ -179,11 +179,15 @@ class Membership:
         self._leads.set()
         return term
 
-    async def decline(self, number: int) -> None:
-        """Resign from a term that could not begin, because the disk has failed: nodes with sound disks stand first."""
-        self._state.spoil()
-        with suppress(CoordinatorError):
-            await self._coordinator.resign(number)
+    async def _note(self, number: int) -> None:
+        """Note the term, durably. If the disk takes no note of it, resign: nodes with sound disks stand first."""
+        try:
+            await self._machine.run(lambda: self._state.see(number))
+        except OSError:
+            self._state.spoil()
+            with suppress(CoordinatorError):
+                await self._coordinator.resign(number)
+            raise
 
     def _tell_changed(self) -> None:
         term = self._term

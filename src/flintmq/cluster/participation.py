@@ -78,8 +78,6 @@ class Participation:
             term = await self._membership.lead(number)
         except (CoordinatorError, StorageError, OSError) as error:
             log.warning("this node cannot lead", reason=str(error))
-            if isinstance(error, OSError):
-                await self._membership.decline(number)
             await asyncio.sleep(_RETRY_SECONDS)
             return
         broker = self._broker(term)
