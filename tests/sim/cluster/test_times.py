@@ -14,14 +14,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:R
 _STOPPED_SECONDS = 0.025
 _KILLED_SECONDS = 0.025
 # A cluster may be without confirms for so long at worst; mostly, it is for 2.4 seconds.
-_WITHOUT_CONFIRMS_SECONDS = 4.0
+_WITHOUT_CONFIRMS_SECONDS = 3.0
 _UNDISTURBED_SECONDS = 5.0
 # Nodes whose disks have failed wait for each other first.
 _REPAIRED_SECONDS = 6.0
 # A run of three nodes, of which two have to be in sync, and which keep enough to follow another leader without a copy.
-_SEED = 10
+_SEED = 5
 # Another one, whose nodes have to copy.
-_COPYING_SEED = 66
+_COPYING_SEED = 8
 
 
 @pytest.fixture
