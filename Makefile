@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help run check test prove prerequisites-of-tests prerequisites-of-demo prerequisites-of-cluster docs security conformance mutations fuzz crash crash-long spark-long
-.PHONY: faults bitflips audit sim sim-long sim-cluster sim-cluster-long demo cluster-demo cluster-campaign cluster-upgrade interop bench bench-fair bench-routing bench-depth bench-cluster bench-listing bench-recovery bench-spark lint format client methods clean
+.PHONY: faults bitflips audit sim sim-long sim-cluster sim-cluster-long demo cluster-demo cluster-campaign cluster-upgrade interop bench bench-fair bench-routing bench-depth bench-cluster bench-joining bench-listing bench-recovery bench-spark lint format client methods clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -51,6 +51,7 @@ help:
 	@echo 'make bench-depth  what deep queues, many queues and many publishers cost; make bench does it, too'
 	@echo 'make bench-listing what consumers notice while somebody lists 10,000 queues over HTTP'
 	@echo 'make bench-cluster three nodes beside one, and beside three of RabbitMQ; how long a lost leader stops publishers'
+	@echo 'make bench-joining what publishers notice while a node joins a cluster and copies 3 GB'
 	@echo 'make bench-recovery how long a killed broker takes to accept again, with a million messages in its journal'
 	@echo 'make bench-spark  what Spark reads and writes, beside what it does with no broker, and with pika: 5 minutes'
 	@echo 'make fuzz         spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
@@ -201,6 +202,9 @@ bench-depth: $(VENV)/.broker
 
 bench-cluster: $(VENV)/.development
 	@$(BIN)/python -m benchmarks.cluster $(ARGS)
+
+bench-joining: $(VENV)/.development
+	@$(BIN)/python -m benchmarks.joining $(ARGS)
 
 bench-listing: $(VENV)/.development
 	@$(BIN)/python -m benchmarks.listing $(ARGS)
