@@ -226,7 +226,7 @@ class Term(Leadership):
             return
         # Those that are let go must acknowledge until it is known, and those that are added from now on: they are
         # written when they have what was confirmed without them, too.
-        self._followers.in_sync = self._in_sync | wanted
+        self._followers.in_sync = self._in_sync | self._uncertain | wanted
         self._require(self._in_sync | wanted)
         try:
             if not added or await self._have_all(added):

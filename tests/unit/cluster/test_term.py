@@ -8,7 +8,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from flintmq.cluster.coordinator import Coordinator, CoordinatorError, Leader, View
+from flintmq.cluster.coordinator import Coordinator, CoordinatorError, Leader, OutcomeUnknown, View
 from flintmq.cluster.leading import Followers, History
 from flintmq.cluster.state import NodeState
 from flintmq.cluster.term import Term
@@ -55,6 +55,44 @@ def test_a_node_that_comes_is_required_when_it_is_near(tmp_path: Path) -> None:
             operations.acknowledged.return_value = 100
             await written.wait()
             assert frozenset("b") in {call.args[0] for call in operations.require.call_args_list}
+        await term.resign()
+
+    asyncio.run(lead())
+
+
+def test_a_node_of_a_write_without_an_answer_may_count_as_in_sync(tmp_path: Path) -> None:
+    """It must not copy files before it is known that the coordinator does not count it, whatever is written next."""
+    coordinator = create_autospec(Coordinator, instance=True)
+    coordinator.changed.side_effect = never
+    followers = create_autospec(Followers, instance=True)
+    followers.history, followers.seen_term = History(NUMBER, 0, 0), 0
+    followers.caught_up.return_value = frozenset("b")
+    operations = create_autospec(OperationLog, instance=True)
+    operations.newest = 100
+    operations.acknowledged.return_value = 100
+    view = View(NUMBER, Leader("a", NUMBER, 1), frozenset("a"), 1)
+
+    async def lead() -> None:
+        written: list[frozenset[str]] = []
+        again = asyncio.Event()
+
+        async def write(term: int, revision: int, nodes: frozenset[str]) -> int:
+            written.append(nodes)
+            if len(written) == 1:
+                followers.caught_up.return_value = frozenset("c")
+                raise OutcomeUnknown("no answer")
+            assert followers.in_sync == {"a", "b", "c"}
+            again.set()
+            return revision + 1
+
+        coordinator.write_in_sync.side_effect = write
+        coordinator.view.side_effect = CoordinatorError("no answer")
+        state = NodeState(RealDisk(), tmp_path, "c", "a")
+        term = Term(coordinator, "c", "a", state, operations, followers, view, 1, "")
+        await term.begin()
+        async with asyncio.timeout(WAIT_SECONDS):
+            await again.wait()
+        assert written == [{"a", "b"}, {"a", "c"}]
         await term.resign()
 
     asyncio.run(lead())
