@@ -14,6 +14,8 @@ from flintmq.storage.replication.operation import Buffer
 KEPT_BYTES: Final = 16 * 1024 * 1024
 # Publishers have to wait while followers that copy files, or are slow, let more than this be kept.
 LONG_BYTES: Final = 512 * 1024 * 1024
+# What is sent to a follower in one message; one operation may be larger.
+BYTES_AT_ONCE: Final = 4 * 1024 * 1024
 
 
 @final
@@ -157,13 +159,22 @@ class OperationLog:
             self._forget()
 
     def after(self, number: int, most: int) -> list[Buffer] | None:
-        """Up to `most` operations that follow the one with this number; None if they are not kept any more."""
+        """Up to `most` operations that follow the one with this number; None if they are not kept any more.
+
+        They are fewer if they have more than BYTES_AT_ONCE: while a message comes, the follower says nothing.
+        """
         with self._lock:
             skipped = number + 1 - self._oldest
             if skipped < 0:
                 return None
-            first = self._first + skipped
-            return self._kept[first : first + most]
+            kept = self._kept
+            first = end = self._first + skipped
+            last = min(first + most, len(kept))
+            size = 0
+            while end < last and size < BYTES_AT_ONCE:
+                size += len(kept[end])
+                end += 1
+            return kept[first:end]
 
     # -- acknowledgements ---------------------------------------------------------------------------------------
 

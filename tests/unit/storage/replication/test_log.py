@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from flintmq.storage.replication.disk import ReplicatedDisk
-from flintmq.storage.replication.log import OperationLog
+from flintmq.storage.replication.log import BYTES_AT_ONCE, OperationLog
 from tests.sim.disk import SimulatedDisk
 
 ROOT = Path("/data")
@@ -32,3 +32,18 @@ def test_what_is_logged_is_not_made_yet() -> None:
         assert set(seen) == {(False, True)}
         assert log.has_made(log.newest)
         seen.clear()
+
+
+def test_operations_of_one_message() -> None:
+    """They are bounded by bytes, too: a follower says nothing while a message comes, and counts as lost after 2 s."""
+    log = OperationLog(100 * BYTES_AT_ONCE)
+    large, small = bytes(BYTES_AT_ONCE // 4), b"x"
+    for operation in (large, large, large, large, large, small, bytes(2 * BYTES_AT_ONCE), small):
+        log.append(operation)
+    sizes = []
+    number = 0
+    while operations := log.after(number, 1024):
+        sizes.append([len(each) for each in operations])
+        number += len(operations)
+    assert sizes == [[len(large)] * 4, [len(large), 1, 2 * BYTES_AT_ONCE], [1]]
+    assert log.after(4, 1) == [large]
