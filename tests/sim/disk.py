@@ -59,6 +59,15 @@ class _Inode:
         else:
             _put(self.durable, position, data)
 
+    def forget(self) -> None:
+        """Readers see again what is on the disk, and what is to be written to it."""
+        self.seen = bytearray(self.durable)
+        for position, data in self.pending:
+            if data is None:
+                _cut(self.seen, position)
+            else:
+                _put(self.seen, position, data)
+
     def fail_to_sync(self, chance: random.Random) -> None:
         """Some of the writes get there; the others never will, though all can be read until the power fails."""
         self._keep_some(chance)
@@ -390,6 +399,9 @@ class SimulatedFile(DiskFile):
             self._disk.fail_to_sync(self)
             raise
         self.inode.sync()
+
+    def forget(self) -> None:
+        self.inode.forget()
 
     def close(self) -> None:
         pass

@@ -231,13 +231,15 @@ class Following:
             self._replica.vanished.add(name)
 
     def _sync_file(self, file: DiskFile) -> None:
-        """Make durable what was copied. It is read when this node leads, so memory is for what is read before."""
+        """Make durable what was copied or is there. It is read when this node leads, so memory is for other files."""
         file.sync()
         file.forget()
 
     def _digests(self, link: Link, path: Path) -> list[bytes]:
         digests = []
         with suppress(FileNotFoundError), closing(self._disk.open(path)) as own:
+            # After an error of the disk, memory may have what the disk has not, and a full disk takes no note of that.
+            self._sync_file(own)
             position = 0
             while data := own.read_at(position, CHUNK_BYTES):
                 digests.append(digest(data))

@@ -54,6 +54,9 @@ class Membership:
     ) -> None:
         self.operations = OperationLog(kept_bytes)
         self._state = NodeState(directory.disk, directory.root, cluster, node)
+        if self._state.has_joined and not directory.names():
+            # Somebody has removed the data, and not the state, whose name begins with a dot.
+            self._state.has_joined = False
         self._coordinator = coordinator
         self._machine = machine
         self._directory = directory

@@ -87,6 +87,9 @@ class Participation:
             await term.until_end()
         except NotLeading as error:
             log.warning("not started", reason=str(error))
+        except StorageError as error:
+            term.failed(str(error))
+            raise
         finally:
             stopping.cancel()
             try:

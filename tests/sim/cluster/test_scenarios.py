@@ -1,15 +1,21 @@
 """What simulated clusters have found, step by step."""
 
+import errno
+import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from flintmq.cluster.leading import Followers
-from tests.sim.cluster.computer import Computer
+from flintmq.cluster.state import NAME as STATE
+from flintmq.cluster.state import NodeState
+from tests.sim.cluster.computer import CLUSTER, Computer
 from tests.sim.cluster.coordinator import Service
 from tests.sim.cluster.machine import COORDINATOR, Network
 from tests.sim.cluster.process import World
+from tests.sim.node import DATA
 
 # What a killed process was about to wait for.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
@@ -113,3 +119,79 @@ def test_a_leader_hands_over_without_an_heir(cluster: Cluster, monkeypatch: pyte
 
     assert cluster.service.leader is not None
     assert cluster.service.leader.node in {each.name for each in cluster.computers}
+
+
+def journals(computer: Computer) -> dict[Path, bytes]:
+    """What readers see of the files of the journal."""
+    return {Path(path): computer.disk.content(Path(path)) for path in computer.disk.files() if "/journal/" in path}
+
+
+def durable(computer: Computer, path: Path) -> bytes:
+    disk = computer.disk.copy(1)
+    disk.lose_power()
+    return disk.content(path)
+
+
+def test_what_only_memory_has_is_copied_again(cluster: Cluster) -> None:
+    """A sync of a follower has failed, and its full disk took no note of that. What it reads is not on its disk."""
+    leader = cluster.take_leader()
+    follower = cluster.computers[0]
+    follower.kill()
+    written = journals(follower)
+    assert written
+    for path, content in written.items():
+        while durable(follower, path) == content:
+            follower.disk.show_unwritten(path, content)
+
+    follower.start()
+    cluster.pass_time(3.0)
+
+    assert follower.name in cluster.service.in_sync
+    assert {path: durable(follower, path) for path in written} == journals(leader)
+
+
+def test_a_disk_that_fails_while_a_leader_recovers(cluster: Cluster) -> None:
+    """The node notes it, and lets others lead."""
+    leader = cluster.take_leader()
+    node, other = cluster.computers
+    trouble = node.disk.trouble
+    assert trouble is not None
+
+    def fail(what: str, name: str) -> None:
+        if what == "sync" and name.endswith(".journal"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), name)
+        trouble(what, name)
+
+    node.disk.trouble = fail
+    leader.kill()
+    other.kill()
+    cluster.pass_time(5.0)
+
+    assert node.process is None
+    node.disk.trouble, node.disk.is_off = trouble, False
+    assert not NodeState(node.disk, DATA, CLUSTER, node.name).is_sound
+
+
+def test_data_that_was_removed_without_the_state(cluster: Cluster) -> None:
+    """`rm -r data/*` leaves .cluster.json. The node has nothing that it counts for, and does not lead."""
+    node, *others = computers = [*cluster.computers]
+    for each in computers:
+        each.kill()
+    state = node.disk.content(DATA / STATE)
+    node.replace_disk()
+    node.disk.is_off = False
+    file = node.disk.create(DATA / STATE)
+    file.write_at(0, [state])
+    file.sync()
+    node.disk.sync_directory(DATA)
+
+    node.start()
+    cluster.pass_time(5.0)
+
+    assert cluster.service.leader is None
+    for each in others:
+        each.start()
+    cluster.pass_time(10.0)
+    assert cluster.service.leader is not None
+    assert cluster.service.leader.node != node.name
+    assert cluster.service.in_sync == {"a", "b", "c"}
