@@ -14,12 +14,14 @@ import pytest
 import flintmq
 from flintmq.base.errors import FlintError
 from flintmq.broker.ports import QueueRecord
+from flintmq.cluster import wire
 from flintmq.cluster.credentials import Credentials
 from flintmq.cluster.following import Following
 from flintmq.cluster.leading import Followers, History
 from flintmq.cluster.machine import RealDirectory, RealMachine
+from flintmq.cluster.ports import Link, LinkError
 from flintmq.cluster.state import NodeState
-from flintmq.cluster.wire import Fetch
+from flintmq.cluster.wire import Fetch, Hello
 from flintmq.storage.replication.disk import logs_statements
 from flintmq.storage.replication.log import OperationLog
 from flintmq.storage.replication.operation import Buffer
@@ -304,6 +306,38 @@ def test_who_is_refused(tmp_path: Path, cluster: str, node: str, reason: str) ->
     following = Following(client_machine(), directory, cluster, state, OperationLog())
     with pytest.raises(FlintError, match=reason):
         following.run(leading.address, 1)
+    leading.close()
+
+
+@pytest.mark.parametrize("name", ["{root}/secret", "journal/../../secret", "../secret", ".cluster.json", "lock", ""])
+def test_other_files_are_not_sent(tmp_path: Path, name: str) -> None:
+    """A follower gets the files of the storage, and no others of the machine."""
+    leading = LeadingNode(tmp_path / "a")
+    (tmp_path / "secret").write_text("s")
+    link = client_machine().connect(leading.address, SILENCE_SECONDS)
+    link.authenticate()
+    link.send(wire.HELLO, Hello(wire.PROTOCOL, "c", "b", "1", 0, 0, 0))
+    assert link.receive()[0] == wire.WELCOME
+    link.send(wire.FETCH, Fetch(name.format(root=tmp_path), []))
+    with pytest.raises(LinkError, match="closed"):
+        link.receive()
+    link.close()
+    leading.close()
+
+
+def test_who_is_closed_while_it_connects_does_not_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leading = LeadingNode(tmp_path / "a")
+    follower = FollowingNode(tmp_path / "b")
+    connect = RealMachine.connect
+
+    def close_first(machine: RealMachine, address: str, silence_seconds: float) -> Link:
+        follower._following.close()
+        return connect(machine, address, silence_seconds)
+
+    monkeypatch.setattr(RealMachine, "connect", close_first)
+    follower.follow(leading.address)
+    wait_until(lambda: follower.error is not None)
+    assert not leading.followers.caught_up()
     leading.close()
 
 

@@ -58,6 +58,7 @@ class Following:
         self._disk = directory.disk
         self._replica = Replica(directory.disk, directory.root, directory.open_definitions)
         self._link: Link | None = None
+        self._is_closed = False
         # The number from which on the copied files are whole, once the leader has said so.
         self._whole_at = _UNKNOWN
         # The bytes that were made again over a copy since they were synced last.
@@ -76,6 +77,8 @@ class Following:
         self._state.see(term)
         self._link = link = self._machine.connect(address, LEADER_SILENCE_SECONDS)
         try:
+            if self._is_closed:
+                raise LinkError("the connection was closed")
             link.authenticate()
             self._follow(link, term)
         except (StorageError, OSError):
@@ -260,5 +263,6 @@ class Following:
 
     def close(self) -> None:
         """Have `run` end, from another thread."""
+        self._is_closed = True
         if self._link is not None:
             self._link.close()

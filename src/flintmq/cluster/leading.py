@@ -9,11 +9,12 @@ from contextlib import closing, suppress
 from typing import Final, final
 
 from flintmq import __version__
+from flintmq.base.errors import StorageError
 from flintmq.cluster import wire
 from flintmq.cluster.ports import Directory, Link, LinkError, Machine, Silent
 from flintmq.cluster.wire import Chunk, End, Fetch, Hello, Welcome
 from flintmq.server import logs
-from flintmq.storage.replication.disk import is_replicated
+from flintmq.storage.replication.disk import path_of_name
 from flintmq.storage.replication.log import OperationLog
 
 log = logs.get_logger()
@@ -316,9 +317,7 @@ class _FollowerLink:
         position = 0
         unsent = 0
         try:
-            if not is_replicated(fetch.path) or ".." in fetch.path.split("/"):
-                raise LinkError(f"a follower asks for {fetch.path!r}")
-            file = directory.disk.open(directory.root / fetch.path)
+            file = directory.disk.open(path_of_name(directory.root, fetch.path))
             with closing(file):
                 while data := file.read_at(position, CHUNK_BYTES):
                     index = position // CHUNK_BYTES
@@ -333,6 +332,8 @@ class _FollowerLink:
                     position += len(data)
         except FileNotFoundError:
             position = -1
+        except StorageError as error:
+            raise LinkError(str(error)) from error
         self._link.send(wire.END, End(fetch.path, position))
 
     def _let_publishers_go_first(self) -> None:

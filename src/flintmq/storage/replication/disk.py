@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final, final
 
 from msgspec import msgpack
 
+from flintmq.base.errors import StorageError
 from flintmq.storage.definitions.database import DefinitionDatabase, Statement
 from flintmq.storage.files import Disk, DiskFile, DiskLock
 from flintmq.storage.layout import DEFINITIONS
@@ -22,6 +23,14 @@ def is_replicated(path: str) -> bool:
     """Whether followers have a file or directory, too. The path is relative to the data directory."""
     first = path.partition("/")[0]
     return first not in _OWN and not first.startswith((DEFINITIONS, "."))
+
+
+def path_of_name(root: Path, name: str) -> Path:
+    """The path of a file that another node has named. Raises StorageError if it is not one that followers have."""
+    parts = PurePosixPath(name).parts
+    if not parts or ".." in parts or parts[0].startswith("/") or not is_replicated(name):
+        raise StorageError(f"another node has named a file that followers do not have: {name!r}")
+    return root / name
 
 
 def logs_transactions(log: OperationLog) -> Callable[[Sequence[Statement]], None]:

@@ -4,7 +4,7 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final, final
 
 from msgspec import DecodeError, msgpack
@@ -13,7 +13,7 @@ from flintmq.base.errors import StorageError
 from flintmq.storage.definitions.database import DefinitionDatabase, Statement
 from flintmq.storage.files import Disk, DiskFile
 from flintmq.storage.replication import operation
-from flintmq.storage.replication.disk import is_replicated
+from flintmq.storage.replication.disk import path_of_name
 from flintmq.storage.replication.operation import Buffer, Operation
 
 # The kinds that change what a file holds, or make it durable.
@@ -182,10 +182,7 @@ class Replica:
 
     def path(self, name: str) -> Path:
         """The path of a file of the leader here. Raises StorageError if it would be outside of what is replicated."""
-        parts = PurePosixPath(name).parts
-        if not parts or ".." in parts or parts[0].startswith("/") or not is_replicated(name):
-            raise StorageError(f"the leader has named a file that followers do not have: {name!r}")
-        return self._root / name
+        return path_of_name(self._root, name)
 
     def _file(self, name: str) -> DiskFile:
         file = self._files.get(name)
