@@ -190,6 +190,7 @@ class Following:
         parents = {parent for name in [*own, *names] for parent in (root / name).parents}
         for directory in sorted(parent for parent in parents if parent.is_relative_to(root)):
             self._disk.sync_directory(directory)
+            link.send(wire.ALIVE, 0)
         self._log.restart(welcome.number)
         self._whole_at = _UNKNOWN
         state.term = welcome.term

@@ -209,13 +209,9 @@ class RealDirectory(Directory):
         super().__init__(RealDisk(), root)
 
     def names(self) -> list[str]:
-        found = []
-        for directory, _, names in os.walk(self.root):
-            for name in names:
-                path = (Path(directory) / name).relative_to(self.root).as_posix()
-                if is_replicated(path):
-                    found.append(path)
-        return sorted(found)
+        start = len(f"{self.root}/")
+        paths = [f"{directory}/{name}"[start:] for directory, _, names in os.walk(self.root) for name in names]
+        return sorted(filter(is_replicated, paths))
 
     def open_definitions(self) -> DefinitionDatabase:
         return DefinitionDatabase(self.root / DEFINITIONS)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec import msgpack
 
 from flintmq.cluster import wire
 from flintmq.cluster.credentials import Credentials
@@ -12,6 +13,7 @@ from flintmq.cluster.following import Following
 from flintmq.cluster.machine import RealDirectory, RealMachine
 from flintmq.cluster.ports import Link
 from flintmq.cluster.state import NodeState
+from flintmq.cluster.wire import End, Welcome
 from flintmq.storage.replication import operation
 from flintmq.storage.replication.log import OperationLog
 
@@ -86,3 +88,36 @@ def test_a_copy_is_synced_in_parts(following: Following) -> None:
     following._make(leader, operations(syncs=False, size=20_000))
     assert len(leader.acknowledged) > COUNT // 64
     assert following._unsynced < 16 * 1024 * 1024
+
+
+class Files(Link):
+    """The connection to a leader that has files in many directories. `sent` are the kinds that it hears."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._answers: dict[int, tuple[int, bytes]] = {
+            wire.LIST: (wire.FILES, msgpack.encode(names)),
+            wire.FETCH: (wire.END, msgpack.encode(End("", 0))),
+            wire.DEFINITIONS: (wire.DEFINITIONS, b""),
+        }
+        self.sent: list[int] = []
+
+    def send_parts(self, kind: int, parts: Sequence[bytes | memoryview]) -> None:
+        self.sent.append(kind)
+
+    def receive(self) -> tuple[int, memoryview]:
+        kind, body = self._answers[next(kind for kind in reversed(self.sent) if kind != wire.ALIVE)]
+        return kind, memoryview(body)
+
+    def close(self) -> None:
+        pass
+
+
+def test_many_directories(following: Following) -> None:
+    """Each of them is synced, which may take seconds in all: the leader hears something meanwhile."""
+    names = [f"streams/{number:03}/0.log" for number in range(100)]
+    leader = Files(names)
+    following._state.has_joined = True
+    following._copy(leader, Welcome(wire.PROTOCOL, "a", 1, 7, must_copy=True))
+    assert following._directory.names() == names
+    behind = leader.sent[leader.sent.index(wire.DEFINITIONS) + 1 :]
+    assert behind.count(wire.ALIVE) >= len(names)
