@@ -13,7 +13,7 @@ from flintmq.cluster.ports import Directory, Link, LinkError, Machine, Refusal, 
 from flintmq.cluster.state import NodeState
 from flintmq.cluster.wire import Chunk, End, Fetch, Hello, Welcome
 from flintmq.server import logs
-from flintmq.storage.files import DiskFile
+from flintmq.storage.files import DiskFile, leave_to_backup
 from flintmq.storage.replication.log import OperationLog
 from flintmq.storage.replication.replica import Replica
 
@@ -206,6 +206,8 @@ class Following:
     def _fetch(self, link: Link, name: str) -> None:
         path = self._replica.path(name)
         self._disk.make_directory(path.parent)
+        # Then there is nothing to compare, and the leader sends all of it.
+        leave_to_backup(self._disk, path)
         link.send(wire.FETCH, Fetch(name, self._digests(link, path) if self._state.is_sound else []))
         file = self._disk.create(path)
         unsynced = 0

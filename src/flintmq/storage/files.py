@@ -139,6 +139,14 @@ class Disk:
     def random_bytes(self, count: int) -> bytes: ...
 
 
+def leave_to_backup(disk: Disk, path: Path) -> None:
+    """Remove the name of a file that a backup has linked: the backup keeps the file, and the name is free for another.
+    There may be no file.
+    """
+    if disk.is_shared(path):
+        disk.unlink(path)
+
+
 def replace_file(disk: Disk, path: Path, draft: Path, data: bytes | memoryview) -> None:
     """Write a file under the name `draft`, and sync it before it gets its name: a crash leaves what was there or the
     whole of `data`. The new name is durable when the directory is synced.

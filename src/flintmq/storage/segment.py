@@ -16,7 +16,7 @@ from flintmq.storage.block import (
     mark_payload,
 )
 from flintmq.storage.failure import sync_failed
-from flintmq.storage.files import Disk, DiskFile, sync_file
+from flintmq.storage.files import Disk, DiskFile, leave_to_backup, sync_file
 
 # The parts of one block's payload.
 Block = tuple[bytes, ...]
@@ -130,8 +130,7 @@ def create_segment(
     The header is synced under the name `draft` (a file there is overwritten), so that no crash can leave a segment with
     a foreign header. A draft that a backup has linked is left to the backup.
     """
-    if disk.is_shared(draft):
-        disk.unlink(draft)
+    leave_to_backup(disk, draft)
     file = disk.create(draft)
     try:
         magic = disk.random_bytes(4)

@@ -13,7 +13,7 @@ from flintmq.cluster.following import Following
 from flintmq.cluster.machine import RealDirectory, RealMachine
 from flintmq.cluster.ports import Link
 from flintmq.cluster.state import NodeState
-from flintmq.cluster.wire import End, Welcome
+from flintmq.cluster.wire import Chunk, End, Fetch, Welcome
 from flintmq.storage.replication import operation
 from flintmq.storage.replication.log import OperationLog
 
@@ -121,3 +121,39 @@ def test_many_directories(following: Following) -> None:
     assert following._directory.names() == names
     behind = leader.sent[leader.sent.index(wire.DEFINITIONS) + 1 :]
     assert behind.count(wire.ALIVE) >= len(names)
+
+
+class CopiedLeader(Link):
+    """The connection to a leader that answers a fetch with a file. `compared` are the digests that it got."""
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self.compared: list[bytes] = []
+        chunk, end = Chunk(name, 0, memoryview(data)), End(name, len(data))
+        self._answers = [(wire.CHUNK, msgpack.encode(chunk)), (wire.END, msgpack.encode(end))]
+
+    def send_parts(self, kind: int, parts: Sequence[bytes | memoryview]) -> None:
+        assert kind == wire.FETCH
+        self.compared += wire.read(memoryview(b"".join(parts)), Fetch).digests
+
+    def receive(self) -> tuple[int, memoryview]:
+        kind, body = self._answers.pop(0)
+        return kind, memoryview(body)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_a_file_is_copied_while_a_backup_reads_it(following: Following, tmp_path: Path, *, is_linked: bool) -> None:
+    """What a backup has linked stays as it was: the leader sends the whole file. Of others, it sends what differs."""
+    path = tmp_path / "journal" / "1.journal"
+    path.write_bytes(b"what was there")
+    linked = tmp_path / "linked"
+    if is_linked:
+        linked.hardlink_to(path)
+    leader = CopiedLeader("journal/1.journal", b"a copy")
+    following._fetch(leader, "journal/1.journal")
+    assert path.read_bytes() == b"a copy"
+    assert bool(leader.compared) is not is_linked
+    if is_linked:
+        assert linked.read_bytes() == b"what was there"

@@ -8,7 +8,7 @@ takes these steps, in this order:
 
 1. Start to read the definitions. From here on SQLite shows this connection one state.
 2. List the files and give each a second name, a hard link. From here on the broker does not overwrite any of them
-   (`create_segment`). Each file must still have its first name after it got the second: otherwise the broker may have
+   (`leave_to_backup`). Each file must still have its first name after it got the second: otherwise the broker may have
    checked for second names before. If a segment was removed before it could be linked, the attempt fails: the broker
    removes a segment once the settlements that emptied it are synced, and these may be in a segment that was not listed.
    A later removal does no harm: a loss of power could also have left the segment in place.

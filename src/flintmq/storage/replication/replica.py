@@ -11,7 +11,7 @@ from msgspec import DecodeError, msgpack
 
 from flintmq.base.errors import StorageError
 from flintmq.storage.definitions.database import DefinitionDatabase, Statement
-from flintmq.storage.files import Disk, DiskFile
+from flintmq.storage.files import Disk, DiskFile, leave_to_backup
 from flintmq.storage.replication import operation
 from flintmq.storage.replication.disk import path_of_name
 from flintmq.storage.replication.operation import Buffer, Operation
@@ -94,6 +94,8 @@ class Replica:
             if self.is_copying:
                 # The directory may have been removed before the copying came to it.
                 self._disk.make_directory(path.parent)
+            # Only backups of the leader's directory are known to the leader.
+            leave_to_backup(self._disk, path)
             self._keep(made.path, self._disk.create(path))
         elif kind == operation.MAKE_DIRECTORY:
             self._disk.make_directory(path)

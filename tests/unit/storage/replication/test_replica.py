@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from flintmq.storage.backup.backup import Backup
+from flintmq.storage.backup.hard_links import HardLinks
+from flintmq.storage.backup.manifest import BackupFile, Progress
+from flintmq.storage.backup.restore import restore
 from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.files import RealDisk
 from flintmq.storage.replication import operation
@@ -222,3 +226,64 @@ def test_a_file_of_a_directory_that_is_gone(tmp_path: Path) -> None:
     replica.run(operation.encode(operation.REMOVE_DIRECTORY, "streams/5"))
     assert not (tmp_path / "streams" / "5").exists()
     replica.close()
+
+
+def test_a_backup_of_a_follower_whose_segments_are_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the files are copied, all messages of the backup are acknowledged, and others take their places."""
+    leading = Leading(tmp_path / "leader")
+    log, node = leading.log, leading.node
+    replica = following(tmp_path / "follower")
+    made = 0
+
+    def repeat() -> None:
+        nonlocal made
+        log.require(frozenset())
+        node.sync()
+        for each in log.after(made, log.newest) or ():
+            replica.run(each)
+        made = log.newest
+
+    entries = [node.publish(b"x" * 1000 + b" %d" % number)[0] for number in range(20)]
+    repeat()
+    copy_files = Backup._copy_files
+
+    def copy_late(work: Backup, links: HardLinks, ends: dict[str, int], progress: Progress) -> list[BackupFile]:
+        for entry in entries:
+            node.storage.journal.settle(1, entry)
+            repeat()
+        for _ in range(20):
+            node.storage.journal.settle(1, node.publish(bytes(1000))[0])
+            repeat()
+        return copy_files(work, links, ends, progress)
+
+    monkeypatch.setattr(Backup, "_copy_files", copy_late)
+    taken = Backup(tmp_path / "follower", tmp_path / "backup", "0").take(lambda _: None)
+    node.close()
+    replica.close()
+    assert not taken.manifest.damage
+    restore(tmp_path / "backup", tmp_path / "restored", taken.manifest, lambda _: None)
+    found = OpenNode(tmp_path / "restored", segment=4096)
+    assert [int(body[1000:]) for body in found.bodies()] == list(range(20))
+    found.close()
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_a_file_that_is_created_again(tmp_path: Path, *, is_linked: bool) -> None:
+    """Its place on the disk is used again, unless a backup has linked it."""
+    replica = following(tmp_path)
+    spare = tmp_path / "journal" / "spare"
+    spare.parent.mkdir()
+    spare.write_bytes(b"an old segment")
+    place = spare.stat().st_ino
+    linked = tmp_path / "linked"
+    if is_linked:
+        linked.hardlink_to(spare)
+    replica.run(operation.encode(operation.CREATE, "journal/spare"))
+    replica.run(operation.encode(operation.WRITE, "journal/spare", 0, [b"a new one"]))
+    replica.close()
+    if is_linked:
+        assert linked.read_bytes() == b"an old segment"
+        assert spare.read_bytes() == b"a new one"
+    else:
+        assert spare.read_bytes() == b"a new onegment"
+        assert spare.stat().st_ino == place
