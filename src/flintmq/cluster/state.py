@@ -2,14 +2,13 @@
 
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final, final
+from typing import final
 
 from msgspec import DecodeError, Struct, json
 
 from flintmq.base.errors import ConfigurationError, StorageError
 from flintmq.storage.files import Disk, replace_file
-
-NAME: Final = ".cluster.json"
+from flintmq.storage.layout import NODE_STATE
 
 
 class _Stored(Struct):
@@ -45,7 +44,7 @@ class NodeState:
         self.is_sound = True
         self.term = 0
         self.is_known = False
-        self._path = root / NAME
+        self._path = root / NODE_STATE
         self._cluster = cluster
         self._disk = disk
         try:
@@ -83,5 +82,5 @@ class NodeState:
 
     def save(self) -> None:
         stored = _Stored(self._cluster, self.node, self.seen_term, self.is_whole, self.has_joined, self.is_sound)
-        replace_file(self._disk, self._path, self._path.with_name(NAME + ".new"), json.encode(stored))
+        replace_file(self._disk, self._path, self._path.with_name(NODE_STATE + ".new"), json.encode(stored))
         self._disk.sync_directory(self._path.parent)

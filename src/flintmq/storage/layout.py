@@ -18,6 +18,8 @@ from flintmq.storage.stream.files import SUFFIX as STREAM_SUFFIX
 DEFINITIONS: Final = "definitions.sqlite"
 JOURNAL: Final = "journal"
 STREAMS: Final = "streams"
+# What a node of a cluster notes of itself; without a cluster, there is none.
+NODE_STATE: Final = ".cluster.json"
 # A backup works in <data>/.backup-<process>.
 STAGING_PREFIX: Final = ".backup-"
 # A restore puts files here until all of them are copied.

@@ -2,6 +2,7 @@
 why the state is consistent.
 """
 
+import os
 import shutil
 import sqlite3
 import time
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, final
+
+from msgspec import DecodeError, Struct, json
 
 from flintmq.base.errors import StorageError
 from flintmq.storage.backup import manifest
@@ -18,10 +21,16 @@ from flintmq.storage.backup.snapshot import Snapshot
 from flintmq.storage.block import Damage
 from flintmq.storage.definitions.database import recovery_advice
 from flintmq.storage.files import RealDisk
-from flintmq.storage.layout import DEFINITIONS, is_data_directory, is_segment
+from flintmq.storage.layout import DEFINITIONS, NODE_STATE, is_data_directory, is_segment
 from flintmq.storage.segment_reader import SegmentReader
 
 PARTIAL_SUFFIX: Final = ".partial"
+
+
+class _NodeState(Struct):
+    """What a backup has to know of cluster/state.py."""
+
+    is_whole: bool
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,7 @@ class Backup:
     def _take(self, progress: Progress) -> BackupResult:
         started = time.monotonic()
         taken = datetime.now(UTC).isoformat(timespec="milliseconds")
+        noted = self._require_whole()
         self._disk.make_directory(self._partial)
         links = None
         snapshot = None
@@ -84,6 +94,12 @@ class Backup:
             links = HardLinks(self._directory)
             snapshot = Snapshot(self._directory, links)
             attempts = snapshot.take()
+            # A node notes that it is not whole before it changes the first file. It may be whole again by now.
+            if self._require_whole() != noted:
+                raise StorageError(
+                    f"the node of {self._directory} changed its part in the cluster while the snapshot was taken: "
+                    "try again"
+                )
             self._damage = snapshot.damage
             snapshot_seconds = time.monotonic() - started
             files = [self._copy_definitions(snapshot), *self._copy_files(links, snapshot.ends, progress)]
@@ -100,6 +116,26 @@ class Backup:
             if links is not None:
                 links.release()
         return BackupResult(result, attempts, snapshot_seconds, time.monotonic() - started)
+
+    def _require_whole(self) -> int:
+        """Return when a node of a cluster noted its state (Unix ns), 0 without a cluster. Raises StorageError if the
+        files are being copied from the leader.
+        """
+        path = self._directory / NODE_STATE
+        try:
+            with path.open("rb") as file:
+                noted = os.fstat(file.fileno()).st_mtime_ns
+                state = json.decode(file.read(), type=_NodeState)
+        except FileNotFoundError:
+            return 0
+        except DecodeError as error:
+            raise StorageError(f"{path} cannot be read ({error}): back up another node") from error
+        if not state.is_whole:
+            raise StorageError(
+                f"{self._directory} has only some of the leader's files yet: wait until the node is in sync "
+                "(`flintmq cluster wait-in-sync`), or back up another node"
+            )
+        return noted
 
     def _copy_definitions(self, snapshot: Snapshot) -> BackupFile:
         path = self._partial / DEFINITIONS

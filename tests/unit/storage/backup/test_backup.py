@@ -8,11 +8,13 @@ import pytest
 
 from flintmq.base.errors import StorageError
 from flintmq.broker.ports import QueueRecord
+from flintmq.cluster.state import NodeState
 from flintmq.storage.backup.backup import Backup, BackupResult
 from flintmq.storage.backup.hard_links import HardLinks
 from flintmq.storage.backup.manifest import Manifest, check
 from flintmq.storage.backup.restore import restore
 from flintmq.storage.definitions.database import DefinitionDatabase
+from flintmq.storage.files import RealDisk
 from tests.unit.storage.background_load import STREAM, moving
 from tests.unit.storage.nodes import OpenNode, segments
 
@@ -146,3 +148,54 @@ def test_what_cannot_be_backed_up_or_to(tmp_path: Path) -> None:
     ):
         with pytest.raises(StorageError, match=words):
             Backup(directory, destination, "0")
+
+
+def note(directory: Path, *, is_whole: bool) -> None:
+    """Write what a node of a cluster notes when it begins to copy the leader's files, and when it has them."""
+    state = NodeState(RealDisk(), directory, "c", "b")
+    state.is_whole = is_whole
+    state.save()
+
+
+def test_a_node_that_copies_the_files_of_its_leader(tmp_path: Path) -> None:
+    """It has to be whole: the refusal says what to do, and leaves nothing."""
+    node = OpenNode(tmp_path / "data")
+    node.publish(b"x")
+    node.sync()
+    note(node.path, is_whole=False)
+    with pytest.raises(StorageError, match=r"wait until the node is in sync .*, or back up another node"):
+        back_up(node, tmp_path / "backup")
+    (node.path / ".cluster.json").write_bytes(b"{")
+    with pytest.raises(StorageError, match=r"cluster\.json cannot be read .* back up another node"):
+        back_up(node, tmp_path / "backup")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
+    (node.path / ".cluster.json").unlink()
+    note(node.path, is_whole=True)
+    back_up(node, tmp_path / "backup")
+    node.close()
+
+
+@pytest.mark.parametrize(("has_ended", "words"), [(False, "wait until the node is in sync"), (True, "try again")])
+def test_a_node_that_begins_to_copy_while_files_are_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_ended: bool, words: str
+) -> None:
+    """The links may be of files before and after that, also if the copy is complete by now."""
+    node = OpenNode(tmp_path / "data")
+    node.publish(b"x")
+    node.sync()
+    note(node.path, is_whole=True)
+    update = HardLinks.update
+
+    def update_meanwhile(links: HardLinks) -> bool:
+        time.sleep(0.02)
+        note(node.path, is_whole=False)
+        if has_ended:
+            note(node.path, is_whole=True)
+        return update(links)
+
+    monkeypatch.setattr(HardLinks, "update", update_meanwhile)
+    with pytest.raises(StorageError, match=words):
+        back_up(node, tmp_path / "backup")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
+    assert list(node.path.glob(".backup-*")) == []
+    node.close()
