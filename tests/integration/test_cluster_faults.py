@@ -240,6 +240,21 @@ def test_a_node_in_the_directory_of_another_cluster(tmp_path: Path, etcd: EtcdPr
         second.close()
 
 
+def test_the_directory_of_a_node_without_its_cluster(tmp_path: Path, etcd: EtcdProcess) -> None:
+    """A broker of its own does not take it: the cluster would replace what it confirms. Unless the node is left."""
+    with node(tmp_path / "a", etcd, FLINTMQ_CLUSTER_MIN_IN_SYNC="1") as first:
+        first.stop()
+    alone = BrokerProcess(tmp_path / "a", FLINTMQ_MANAGEMENT_ENABLED="false")
+    alone.launch()
+    try:
+        assert alone.ended() == 2
+        assert any("belongs to a node of a cluster" in str(line) for line in alone.log), alone.log
+        (tmp_path / "a" / ".cluster.json").unlink()
+        alone.start()
+    finally:
+        alone.close()
+
+
 def test_a_follower_is_backed_up(cluster: Cluster, tmp_path: Path) -> None:
     """Under load, from its directory: what was confirmed before is in the backup, which a broker of its own can use."""
     publisher = Publisher(cluster)

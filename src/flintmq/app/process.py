@@ -15,10 +15,12 @@ import uvloop
 from flintmq.app.collector import collect_rarely, collect_young
 from flintmq.app.node import Node
 from flintmq.app.runtime_environment import durable
+from flintmq.base.errors import ConfigurationError
 from flintmq.server import heap, logs, service_manager
 from flintmq.server.config import Settings
 from flintmq.server.reload import Apply, Part, SettingsReload
 from flintmq.server.signals import Signals
+from flintmq.storage.layout import NODE_STATE
 
 # The size of the table of open files from the start: half a megabyte.
 _FILES_IN_SIGHT: Final = 65_536
@@ -48,6 +50,7 @@ async def serve(settings: Settings, signals: Signals, reloading: SettingsReload)
         from flintmq.app.clustered import serve_clustered  # noqa: PLC0415
 
         return await serve_clustered(signals, reloading)
+    _require_no_cluster(settings.storage.directory)
     node = Node(settings, replace(durable(), collect_garbage=collect_young))
     await node.start()
     collect_rarely()
@@ -63,6 +66,16 @@ async def serve(settings: Settings, signals: Signals, reloading: SettingsReload)
         watching.cancel()
         await node.stop()
     return 1 if node.failure else 0
+
+
+def _require_no_cluster(directory: Path) -> None:
+    """See that the directory is not that of a node, which would lose what is confirmed without the others."""
+    if (directory / NODE_STATE).exists():
+        raise ConfigurationError(
+            f"{directory} belongs to a node of a cluster, whose leader replaces what this broker would write: set "
+            "cluster.name and the other settings of the cluster, or choose another storage.directory. To use it "
+            f"without the cluster from now on, remove {NODE_STATE} from it"
+        )
 
 
 async def _prepare_log(settings: Settings) -> Apply:

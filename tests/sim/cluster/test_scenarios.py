@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from flintmq.cluster.leading import Followers
-from flintmq.cluster.state import NAME as STATE
 from flintmq.cluster.state import NodeState
+from flintmq.storage.layout import NODE_STATE
 from tests.sim.cluster.computer import CLUSTER, Computer
 from tests.sim.cluster.coordinator import Service
 from tests.sim.cluster.machine import COORDINATOR, Network
@@ -177,10 +177,10 @@ def test_data_that_was_removed_without_the_state(cluster: Cluster) -> None:
     node, *others = computers = [*cluster.computers]
     for each in computers:
         each.kill()
-    state = node.disk.content(DATA / STATE)
+    state = node.disk.content(DATA / NODE_STATE)
     node.replace_disk()
     node.disk.is_off = False
-    file = node.disk.create(DATA / STATE)
+    file = node.disk.create(DATA / NODE_STATE)
     file.write_at(0, [state])
     file.sync()
     node.disk.sync_directory(DATA)
