@@ -6,12 +6,15 @@ Keys and values are base 64, 64-bit numbers are text, and fields with their defa
 import asyncio
 import json
 import ssl
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, cast, final
+from typing import Any, Final, TypeVar, final
+
+import msgspec
+from msgspec import Struct
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.cluster.coordinator import (
@@ -38,7 +41,8 @@ REQUEST_SECONDS: Final = 0.7
 WATCH_SECONDS: Final = 10.0
 # What a request can fail with. httpx passes on errors of TLS that come with the answer, such as a refused certificate.
 _FAILURES: Final = (httpx.HTTPError, ssl.SSLError)
-# Error codes of gRPC in the answers of the gateway.
+# Error codes of gRPC in the answers of the gateway. The first one stands for all answers that prove nothing, too.
+_UNKNOWN: Final = 2
 _NOT_FOUND: Final = 5
 _PERMISSION_DENIED: Final = 7
 _FAILED_PRECONDITION: Final = 9
@@ -55,19 +59,86 @@ _DOUBTS: Final = "doubts/"
 _HEIR: Final = "heir"
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 def _text(data: str) -> str:
     return b64encode(data.encode()).decode()
 
 
-def _bytes(data: str) -> bytes:
-    return b64decode(data)
-
-
 def _after(prefix: str) -> str:
     """The end of the range of keys with this prefix, which ends with an ASCII character."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+# -- what etcd answers --------------------------------------------------------------------------------------------
+
+
+class _Error(Struct):
+    code: int
+    error: str = ""
+    message: str = ""
+
+
+class _Done(Struct):
+    """The answer where nothing in it matters."""
+
+
+class _Token(Struct):
+    token: str
+
+
+class _Header(Struct):
+    revision: int
+
+
+class _Transaction(Struct):
+    header: _Header
+    succeeded: bool = False
+
+
+class _Granted(Struct):
+    ID: int
+
+
+class _Renewed(Struct):
+    TTL: int = 0
+
+
+class _Renewal(Struct):
+    result: _Renewed
+
+
+class _Pair(Struct):
+    key: bytes
+    value: bytes
+    mod_revision: int
+    lease: int = 0
+
+
+class _Range(Struct):
+    header: _Header
+    kvs: list[_Pair] = []
+
+
+class _Events(Struct):
+    created: bool = False
+    events: list[Any] = []
+
+
+class _Watch(Struct):
+    result: _Events = msgspec.field(default_factory=_Events)
+
+
+def _read(data: bytes | str, kind: type[T], strict: bool = False) -> T:
+    """Read an answer; if `strict`, no number is text. Raises ValueError if it is another one, as a proxy's may be."""
+    try:
+        return msgspec.json.decode(data, type=kind, strict=strict)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+# -- the coordinator ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -79,7 +150,7 @@ class Endpoint:
 
 
 class _Refused(CoordinatorError):
-    """etcd has answered with an error."""
+    """The answer is an error of etcd, or of a proxy before it. With most codes, what was asked may be done even so."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -111,7 +182,7 @@ class Etcd(Coordinator):
 
     # -- requests -----------------------------------------------------------------------------------------------
 
-    async def _ask(self, path: str, body: Json, changes: bool = False) -> Json:
+    async def _ask(self, path: str, body: Json, kind: type[T], changes: bool = False) -> T:
         """Send a request to the first endpoint that answers.
 
         A request that changes something is sent only once after it may have reached an endpoint: its answer could come
@@ -121,7 +192,7 @@ class Etcd(Coordinator):
         for _ in range(len(self._endpoints)):
             endpoint = self._endpoints[0]
             try:
-                return await self._ask_one(endpoint, path, body)
+                return await self._ask_one(endpoint, path, body, kind)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 reasons.append(f"{endpoint}: {str(error) or type(error).__name__}")
             except _FAILURES as error:
@@ -138,7 +209,8 @@ class Etcd(Coordinator):
                         f"etcd refuses user {self._user!r} ({error}): check cluster.etcd_user, cluster.etcd_password "
                         "and the roles of this user in etcd"
                     ) from error
-                # It has no leader of its own, is overloaded, or out of space: what it was asked may still happen.
+                # It has no leader of its own, is overloaded, or out of space, or a proxy has lost its answer: what it
+                # was asked may have happened, or may still happen.
                 if changes:
                     self._rotate()
                     raise OutcomeUnknown(f"{endpoint} does not know whether it was done ({error})") from error
@@ -165,42 +237,47 @@ class Etcd(Coordinator):
     def _rotate(self) -> None:
         self._endpoints.append(self._endpoints.pop(0))
 
-    async def _ask_one(self, endpoint: str, path: str, body: Json) -> Json:
+    async def _ask_one(self, endpoint: str, path: str, body: Json, kind: type[T]) -> T:
         if self._user and not self._token:
             await self._log_in(endpoint)
         try:
-            return await self._post(endpoint, path, body)
+            return await self._post(endpoint, path, body, kind)
         except _Refused as error:
             if not self._token or error.code not in _NOT_LOGGED_IN:
                 raise
             # Tokens end, and with them nothing else.
             await self._log_in(endpoint)
-            return await self._post(endpoint, path, body)
+            return await self._post(endpoint, path, body, kind)
 
     async def _log_in(self, endpoint: str) -> None:
         self._token = ""
         login = {"name": self._user, "password": self._password}
         try:
-            answer = await self._post(endpoint, "/v3/auth/authenticate", login)
+            answer = await self._post(endpoint, "/v3/auth/authenticate", login, _Token)
         except _Refused as error:
             if error.code != _FAILED_PRECONDITION:
                 raise
             raise CoordinatorError(
                 f"etcd knows no user {self._user!r} ({error}): enable authentication there, or remove cluster.etcd_user"
             ) from error
-        self._token = answer["token"]
+        self._token = answer.token
 
-    async def _post(self, endpoint: str, path: str, body: Json) -> Json:
+    async def _post(self, endpoint: str, path: str, body: Json, kind: type[T]) -> T:
         headers = {"Authorization": self._token} if self._token else {}
         answer = await self._client.post(endpoint + path, content=json.dumps(body), headers=headers)
         try:
-            found = answer.json()
+            if answer.status_code == httpx.codes.OK:
+                return _read(answer.content, kind)
+            found = _read(answer.content, _Error, strict=True)
         except ValueError as error:
-            raise CoordinatorError(f"{endpoint} is not etcd 3.4 or newer: {answer.text[:200]!r}") from error
-        if answer.status_code != httpx.codes.OK:
-            text = str(found.get("error") or found.get("message") or found)
-            raise _Refused(int(found.get("code", 0)), text)
-        return cast(Json, found)
+            start = answer.content[:200].decode(errors="replace")
+            reason = f"HTTP status {answer.status_code}, {start!r}"
+            if not answer.is_server_error:
+                reason = f"this is not etcd 3.4 or newer: {reason}"
+            raise _Refused(_UNKNOWN, reason) from error
+        # etcd says with a status of 400 to 499 that it has refused something; with others, a proxy may speak.
+        code = found.code if answer.is_client_error else _UNKNOWN
+        raise _Refused(code, found.error or found.message or f"error {found.code}")
 
     def _key(self, name: str) -> str:
         return _text(self._prefix + name)
@@ -220,8 +297,9 @@ class Etcd(Coordinator):
 
     async def _transact(self, compare: list[Json], changes: list[Json]) -> int:
         """Make all changes if all comparisons hold. Returns the revision of the changes; 0 if none was made."""
-        answer = await self._ask("/v3/kv/txn", {"compare": compare, "success": changes}, changes=True)
-        return int(answer["header"]["revision"]) if answer.get("succeeded") else 0
+        request = {"compare": compare, "success": changes}
+        answer = await self._ask("/v3/kv/txn", request, _Transaction, changes=True)
+        return answer.header.revision if answer.succeeded else 0
 
     async def _bound(self, lease: int, change: Callable[[], Awaitable[int]]) -> int:
         """Make a change that is bound to a lease. Raises LeaseLost."""
@@ -236,22 +314,22 @@ class Etcd(Coordinator):
 
     async def grant(self, ttl: int) -> int:
         # A lease that nobody knows of ends by itself.
-        return int((await self._ask("/v3/lease/grant", {"TTL": str(ttl)}))["ID"])
+        return (await self._ask("/v3/lease/grant", {"TTL": str(ttl)}, _Granted)).ID
 
     async def renew(self, lease: int) -> None:
-        answer = await self._ask("/v3/lease/keepalive", {"ID": str(lease)})
-        if int(answer.get("result", {}).get("TTL", 0)) <= 0:
+        answer = await self._ask("/v3/lease/keepalive", {"ID": str(lease)}, _Renewal)
+        if answer.result.TTL <= 0:
             raise LeaseLost(f"lease {lease} has ended")
 
     async def revoke(self, lease: int) -> None:
         with suppress(_Refused):
-            await self._ask("/v3/lease/revoke", {"ID": str(lease)})
+            await self._ask("/v3/lease/revoke", {"ID": str(lease)}, _Done)
 
     # -- the keys -----------------------------------------------------------------------------------------------
 
     async def view(self) -> View:
         span = {"key": _text(self._prefix), "range_end": _text(_after(self._prefix))}
-        answer = await self._ask("/v3/kv/range", span)
+        answer = await self._ask("/v3/kv/range", span, _Range)
         leader: Leader | None = None
         in_sync: frozenset[str] = frozenset()
         in_sync_revision = 0
@@ -261,12 +339,12 @@ class Etcd(Coordinator):
         heir = ""
         following: frozenset[str] | None = None
         told = 0
-        for each in answer.get("kvs", []):
-            name = _bytes(each["key"]).decode()[len(self._prefix) :]
-            value = json.loads(_bytes(each["value"]))
-            changed = int(each["mod_revision"])
+        for each in answer.kvs:
+            name = each.key.decode()[len(self._prefix) :]
+            value = json.loads(each.value)
+            changed = each.mod_revision
             if name == _LEADER:
-                leader = Leader(value, changed, int(each.get("lease", 0)))
+                leader = Leader(value, changed, each.lease)
             elif name == _IN_SYNC:
                 in_sync, in_sync_revision = frozenset(value), changed
             elif name.startswith(_MEMBERS):
@@ -284,7 +362,7 @@ class Etcd(Coordinator):
         if leader is None or told < leader.term:
             # An earlier leader has written it.
             following = None
-        revision = int(answer["header"]["revision"])
+        revision = answer.header.revision
         return View(revision, leader, in_sync, in_sync_revision, members, frozenset(alive), doubts, heir, following)
 
     async def changed(self, revision: int) -> None:
@@ -304,8 +382,8 @@ class Etcd(Coordinator):
                 body = json.dumps(request)
                 async with self._client.stream("POST", url, content=body, headers=headers, timeout=timeout) as answer:
                     async for line in answer.aiter_lines():
-                        result = json.loads(line).get("result", {})
-                        if result.get("events") or not result.get("created"):
+                        result = _read(line, _Watch).result
+                        if result.events or not result.created:
                             # Events, or the end of the watch: its revision was compacted, or the login has ended.
                             return
         except TimeoutError:

@@ -81,9 +81,10 @@ class Lease:
         self._renewing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Get a lease, and renew it from now on. Raises CoordinatorError."""
+        """Get a lease, and renew it from now on; it may be called again. Raises CoordinatorError."""
         await self._renew()
-        self._renewing = self._loop.create_task(self._keep())
+        if self._renewing is None:
+            self._renewing = self._loop.create_task(self._keep())
 
     async def _renew(self) -> None:
         asked_at = self._loop.time()

@@ -18,6 +18,7 @@ class Service:
     def __init__(self) -> None:
         self.is_away = False
         self.leases = 0
+        self.renewals = 0
 
     async def grant(self, ttl: int) -> int:
         await self.renew(0)
@@ -27,8 +28,11 @@ class Service:
     async def renew(self, lease: int) -> None:
         if self.is_away:
             raise CoordinatorError("it is away")
+        self.renewals += 1
 
     async def announce(self, node: str, lease: int) -> None: ...
+
+    async def revoke(self, lease: int) -> None: ...
 
 
 @dataclass
@@ -121,3 +125,21 @@ def test_a_disk_that_stalls_for_a_moment(node: Node) -> None:
     node.probe.stalled_at = HOUR
     node.loop.run(300.0)
     assert node.ends == []
+
+
+def test_a_lease_that_is_started_again(node: Node) -> None:
+    """A node that could not join tries again: one task renews its lease still, and none does after the end."""
+
+    async def again() -> None:
+        await node.lease.start()
+
+    async def end() -> None:
+        await node.lease.close()
+
+    node.loop.complete(again(), 102.0)
+    node.loop.run(200.0)
+    assert node.service.renewals < 250
+    node.loop.complete(end(), 201.0)
+    renewals = node.service.renewals
+    node.loop.run(300.0)
+    assert (node.service.renewals, node.service.leases) == (renewals, 1)
