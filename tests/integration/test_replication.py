@@ -309,18 +309,40 @@ def test_who_is_refused(tmp_path: Path, cluster: str, node: str, reason: str) ->
     leading.close()
 
 
+def copying_link(leading: LeadingNode) -> Link:
+    """A node that begins to copy files."""
+    link = client_machine().connect(leading.address, SILENCE_SECONDS)
+    link.authenticate()
+    link.send(wire.HELLO, Hello(wire.PROTOCOL, "c", "b", "1", 0, 0, 0))
+    assert link.receive()[0] == wire.WELCOME
+    return link
+
+
 @pytest.mark.parametrize("name", ["{root}/secret", "journal/../../secret", "../secret", ".cluster.json", "lock", ""])
 def test_other_files_are_not_sent(tmp_path: Path, name: str) -> None:
     """A follower gets the files of the storage, and no others of the machine."""
     leading = LeadingNode(tmp_path / "a")
     (tmp_path / "secret").write_text("s")
-    link = client_machine().connect(leading.address, SILENCE_SECONDS)
-    link.authenticate()
-    link.send(wire.HELLO, Hello(wire.PROTOCOL, "c", "b", "1", 0, 0, 0))
-    assert link.receive()[0] == wire.WELCOME
+    link = copying_link(leading)
     link.send(wire.FETCH, Fetch(name.format(root=tmp_path), []))
     with pytest.raises(LinkError, match="closed"):
         link.receive()
+    link.close()
+    leading.close()
+
+
+def test_a_copy_for_which_too_much_is_kept_begins_again(tmp_path: Path) -> None:
+    """The second one is shorter, and has to be waited for: otherwise the node might never be in sync."""
+    leading = LeadingNode(tmp_path / "a")
+    link = copying_link(leading)
+    leading.followers.spare_publishers()
+    with pytest.raises(LinkError, match="closed"):
+        link.receive()
+    wait_until(lambda: not leading.followers.copying())
+    link = copying_link(leading)
+    leading.followers.spare_publishers()
+    link.send(wire.LIST)
+    assert link.receive()[0] == wire.FILES
     link.close()
     leading.close()
 

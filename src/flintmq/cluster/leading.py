@@ -90,6 +90,8 @@ class Followers:
         self.in_sync: frozenset[str] = frozenset()
         self._cluster = cluster
         self._links: dict[str, _FollowerLink] = {}
+        # Nodes that were let go while they copied files.
+        self._let_go: set[str] = set()
         self._lock = threading.Lock()
         self._is_closed = False
         # The highest term that a follower has told of: if it is higher than this one, another leader was elected.
@@ -185,6 +187,17 @@ class Followers:
         """The followers that copy files, or wait for that."""
         with self._lock:
             return frozenset(node for node, link in self._links.items() if link.is_copying)
+
+    def spare_publishers(self) -> None:
+        """Let go of those that copy files, for which too much is kept. Each comes back, and copies what has changed
+        since, which takes less time. So it is let go once only: publishers wait for its second copy.
+        """
+        with self._lock:
+            copying = {node: link for node, link in self._links.items() if link.is_copying and node not in self._let_go}
+            self._let_go.update(copying)
+        for node, link in copying.items():
+            log.warning("too much is published while a follower copies the files: it begins again", node=node)
+            link.close()
 
     def wake(self) -> None:
         """Have new operations sent. For `on_append` of the log."""

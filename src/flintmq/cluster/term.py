@@ -188,6 +188,8 @@ class Term(Leadership):
             if self._followers.seen_term > self.number:
                 self.end("another node was elected")
                 return
+            if self._operations.is_long:
+                self._followers.spare_publishers()
             there = self._followers.caught_up() - self._behind_last_look() | {self.node}
             wanted = (self._in_sync - {self._replaced}) | there
             if self._loop.time() - began > GRACE_SECONDS:

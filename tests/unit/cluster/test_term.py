@@ -60,6 +60,34 @@ def test_a_node_that_comes_is_required_when_it_is_near(tmp_path: Path) -> None:
     asyncio.run(lead())
 
 
+def test_publishers_do_not_wait_for_a_first_copy(tmp_path: Path) -> None:
+    """What is kept for a node that copies would make them wait until it has copied everything."""
+    coordinator = create_autospec(Coordinator, instance=True)
+    coordinator.changed.side_effect = never
+    followers = create_autospec(Followers, instance=True)
+    followers.history, followers.seen_term = History(NUMBER, 0, 0), 0
+    followers.caught_up.return_value = frozenset()
+    operations = create_autospec(OperationLog, instance=True)
+    operations.newest, operations.is_long = 100, False
+    view = View(NUMBER, Leader("a", NUMBER, 1), frozenset("a"), 1)
+
+    async def lead() -> None:
+        spared = asyncio.Event()
+        followers.spare_publishers.side_effect = spared.set
+        state = NodeState(RealDisk(), tmp_path, "c", "a")
+        term = Term(coordinator, "c", "a", state, operations, followers, view, 1, "")
+        await term.begin()
+        async with asyncio.timeout(WAIT_SECONDS):
+            while len(term._looks) < 2:  # noqa: ASYNC110 - nobody tells of looks
+                await asyncio.sleep(0.01)
+            assert not spared.is_set()
+            operations.is_long = True
+            await spared.wait()
+        await term.resign()
+
+    asyncio.run(lead())
+
+
 def test_a_node_of_a_write_without_an_answer_may_count_as_in_sync(tmp_path: Path) -> None:
     """It must not copy files before it is known that the coordinator does not count it, whatever is written next."""
     coordinator = create_autospec(Coordinator, instance=True)
