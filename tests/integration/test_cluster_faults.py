@@ -90,8 +90,10 @@ def test_publishers_are_told_to_wait(cluster: Cluster) -> None:
 
     wait_until(are_told)
     assert reasons == ["1 of 2 nodes in sync"]
+    cluster.nodes[leader].wait_for_log("publishers have to wait", reason=reasons[0])
     others[0].launch()
     wait_until(lambda: connection.process_data_events(0.1) or unblocked.is_set())
+    cluster.nodes[leader].wait_for_log("publishers may go on")
     connection.close()
 
 

@@ -105,7 +105,10 @@ def _refusal(view: "View", node: str) -> str:
         return (
             f"it has everything that was confirmed, and no node leads. Start a node of those in sync ({others}) first"
         )
-    return "the leader still counts it as in sync. Try again in some seconds"
+    return (
+        "the leader still counts it as in sync. Try again in some seconds. If fewer than cluster.min_in_sync nodes are "
+        "left without it, start another one first"
+    )
 
 
 @command("cluster wait-in-sync")

@@ -80,6 +80,8 @@ class Term(Leadership):
         self._uncertain: frozenset[str] = frozenset()
         # The nodes in sync that follow, as the coordinator knows them from this node; None if it may know others.
         self._told: frozenset[str] | None = None
+        # What the log says of publishers.
+        self._is_short = False
         # The newest operation at each look, and the time of the look.
         self._looks: deque[tuple[int, float]] = deque(maxlen=_LOOKS_MAX)
 
@@ -210,9 +212,20 @@ class Term(Leadership):
                 log.warning("the nodes in sync are not written", reason=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
             self._looks.append((self._operations.newest, self._loop.time()))
+            if self._loop.time() - began > GRACE_SECONDS:
+                self._tell_shortage()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self._changed.wait()
+
+    def _tell_shortage(self) -> None:
+        shortage = self.shortage()
+        if bool(shortage) != self._is_short:
+            self._is_short = bool(shortage)
+            if shortage:
+                log.warning("publishers have to wait", reason=shortage)
+            else:
+                log.info("publishers may go on")
 
     def _behind_last_look(self) -> frozenset[str]:
         """The nodes that are not in sync, and lack what was logged at the last look."""
