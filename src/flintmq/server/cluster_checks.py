@@ -17,9 +17,16 @@ _PORT_MAX: Final = 65_535
 
 def check_cluster(settings: "ClusterSettings") -> None:
     """Raises ConfigurationError if settings of a cluster are wrong, or do not fit together."""
+    _check_names(settings)
     _check_secret(settings)
     _check_certificates(settings)
     _check_etcd(settings)
+
+
+def _check_names(settings: "ClusterSettings") -> None:
+    for key, name in {"cluster.name": settings.name, "cluster.node": settings.node}.items():
+        if "/" in name:
+            raise ConfigurationError(f"{key} {name!r} has a slash, which separates names in etcd: choose another name")
 
 
 def _check_secret(settings: "ClusterSettings") -> None:

@@ -28,6 +28,7 @@ PEM = Path("a.pem")
         ({"certificate": PEM}, "cluster.ca: name the file"),
         ({"ca": PEM}, "cluster.ca has no effect without cluster.certificate"),
         ({"key": PEM}, "cluster.key has no effect without cluster.certificate"),
+        ({"node": "a/b"}, "cluster.node 'a/b' has a slash"),
         ({"etcd": " "}, "cluster.etcd: name at least one URL"),
         ({"etcd": "127.0.0.1:2379"}, "cluster.etcd '127.0.0.1:2379' is not a URL"),
         ({"etcd": "localhost:2379"}, "begins with http:// or https://"),
@@ -66,6 +67,12 @@ def test_wrong_settings(given: dict[str, str | Path], words: str) -> None:
 def test_right_settings(given: dict[str, str | Path]) -> None:
     """Nothing more has to be set."""
     config.ClusterSettings(name="c", **given)  # type: ignore[arg-type]
+
+
+def test_a_name_of_a_cluster_has_no_slash() -> None:
+    """Its keys in etcd would be among those of another cluster."""
+    with pytest.raises(ConfigurationError, match="cluster.name 'a/b' has a slash"):
+        config.ClusterSettings(name="a/b")
 
 
 def test_secrets_are_not_shown() -> None:
