@@ -136,7 +136,9 @@ class Candidate:
         if not self._lease.id or not self._state.is_whole:
             return False
         if view.in_sync_revision:
-            if self._node in view.in_sync and not self._state.has_joined:
+            # The first node of a cluster has no data until it has led. If no other node is in sync, it may lead.
+            is_lost = not self._state.has_joined or (self._state.is_empty and view.in_sync != {self._node})
+            if self._node in view.in_sync and is_lost:
                 others = ", ".join(sorted(view.in_sync - {self._node})) or "none"
                 self._tell(
                     "this node has lost its data",

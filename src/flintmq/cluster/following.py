@@ -172,7 +172,7 @@ class Following:
                 "those of the leader: remove it, or choose another storage.directory. To keep it, begin a new cluster "
                 "with this node"
             )
-        state.has_joined = True
+        state.has_joined, state.is_empty = True, False
         state.is_whole = False
         state.save()
         replica.close()

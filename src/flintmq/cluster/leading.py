@@ -26,8 +26,8 @@ DIGEST_BYTES: Final = 16
 OPERATIONS_AT_ONCE: Final = 1_024
 # After so long without an operation, the follower hears that the leader is there.
 ALIVE_SECONDS: Final = 0.4
-# Whoever compares files says that it is there after so many equal chunks.
-ALIVE_CHUNKS: Final = 64
+# Whoever compares files says that it is there after so many equal chunks, which it reads from a disk that may be slow.
+ALIVE_CHUNKS: Final = 4
 # A follower that has to copy waits so long for what comes before that. Together with the time that it may wait until
 # this node leads, that is shorter than the silence after which it would doubt its leader.
 _OUT_OF_SYNC_SECONDS: Final = 0.8

@@ -54,9 +54,7 @@ class Membership:
     ) -> None:
         self.operations = OperationLog(kept_bytes)
         self._state = NodeState(directory.disk, directory.root, cluster, node)
-        if self._state.has_joined and not directory.names():
-            # Somebody has removed the data, and not the state, whose name begins with a dot.
-            self._state.has_joined = False
+        self._state.is_empty = not directory.names()
         self._coordinator = coordinator
         self._machine = machine
         self._directory = directory
@@ -143,7 +141,7 @@ class Membership:
         """
         state, operations = self._state, self.operations
         history = History(number, state.term if state.is_known else 0, operations.newest)
-        state.has_joined = True
+        state.has_joined, state.is_empty = True, False
         noting = asyncio.create_task(self._note(number))
         try:
             view = await self._coordinator.view()

@@ -29,6 +29,8 @@ class NodeState:
     Attributes:
         seen_term: The highest term that the node has seen. Leaders of earlier terms get no answers.
         has_joined: Whether the directory is part of the cluster: its files are those of a leader, or it has led.
+        is_empty: Whether the directory had no data when the process started. Somebody may have removed them, and not
+            the state, whose name begins with a dot.
         is_whole: Whether recovery can start from the directory; not while files are copied into it.
         is_sound: Whether the disk has what readers see. After an error of the disk, a system may show what it never
             writes: all files must be copied, also those that seem to be equal, and another node should lead.
@@ -41,6 +43,7 @@ class NodeState:
         self.seen_term = 0
         self.is_whole = True
         self.has_joined = False
+        self.is_empty = False
         self.is_sound = True
         self.term = 0
         self.is_known = False

@@ -244,7 +244,7 @@ class RealFile(DiskFile):
             raise self._named(error) from error
 
     def forget(self) -> None:
-        # Errors are ignored: nothing depends on it.
+        # Errors are ignored: not all file systems know of it.
         with suppress(OSError):
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 

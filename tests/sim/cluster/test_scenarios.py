@@ -172,6 +172,25 @@ def test_a_disk_that_fails_while_a_leader_recovers(cluster: Cluster) -> None:
     assert not NodeState(node.disk, DATA, CLUSTER, node.name).is_sound
 
 
+def test_the_first_node_ends_before_it_has_data() -> None:
+    """It leads when it is started again, because nobody else has anything."""
+    cluster = Cluster()
+    first = cluster.computers[0]
+    first.start()
+    while cluster.service.in_sync != {first.name}:
+        cluster.pass_time(0.0001)
+    first.kill()
+    assert not journals(first)
+
+    for each in cluster.computers:
+        each.start()
+    cluster.pass_time(10.0)
+
+    assert cluster.service.in_sync == {"a", "b", "c"}
+    for each in cluster.computers:
+        each.close()
+
+
 def test_data_that_was_removed_without_the_state(cluster: Cluster) -> None:
     """`rm -r data/*` leaves .cluster.json. The node has nothing that it counts for, and does not lead."""
     node, *others = computers = [*cluster.computers]
