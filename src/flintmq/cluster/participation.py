@@ -88,9 +88,7 @@ class Participation:
         except NotLeading as error:
             log.warning("not started", reason=str(error))
         except StorageError as error:
-            # Others, such as the lock of another process, do not tell that the disk has failed.
-            if isinstance(error.__cause__, OSError):
-                term.failed(str(error))
+            term.failed(str(error))
             raise
         finally:
             stopping.cancel()
