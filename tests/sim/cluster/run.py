@@ -179,13 +179,20 @@ class Run:
         for name in list(self._without_data):
             if name not in in_sync:
                 self._without_data[name] = True
-            elif self._without_data[name]:
+            elif self._without_data[name] and self._has_copied(self._named(name)):
                 del self._without_data[name]
+            else:
+                # The leader has added it before it noticed the loss.
+                self._without_data[name] = False
         self.ledger.short_from = None if len(in_sync) >= self._min_in_sync else self._numbers
         added = sorted(in_sync - before)
         if added and self.chance.random() < _ADDED_CHANCE:
             computer = self._named(self.chance.choice(added))
             self.ledger.when_confirmed = lambda _: self._look_at(computer)
+
+    def _has_copied(self, computer: Computer) -> bool:
+        state = NodeState(computer.disk.copy(0), DATA, CLUSTER, computer.name)
+        return state.has_joined and state.is_whole
 
     def _copies(self, name: str) -> None:
         """A node that copies files could not lead, so it does not count as in sync."""
