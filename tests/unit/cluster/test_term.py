@@ -24,17 +24,31 @@ async def never(_: int) -> None:
     await asyncio.Event().wait()
 
 
+class Leading:
+    """What a term needs: node a leads, and alone is in sync. The followers `there` have caught up."""
+
+    def __init__(self, path: Path, there: str) -> None:
+        self.coordinator = create_autospec(Coordinator, instance=True)
+        self.coordinator.changed.side_effect = never
+        self.followers = create_autospec(Followers, instance=True)
+        self.followers.history, self.followers.seen_term = History(NUMBER, 0, 0), 0
+        self.followers.caught_up.return_value = frozenset(there)
+        self.operations = create_autospec(OperationLog, instance=True)
+        self.operations.newest, self.operations.is_long = 100, False
+        self._state = NodeState(RealDisk(), path, "c", "a")
+
+    async def term(self) -> Term:
+        view = View(NUMBER, Leader("a", NUMBER, 1), frozenset("a"), 1)
+        term = Term(self.coordinator, "c", "a", self._state, self.operations, self.followers, view, 1, "")
+        await term.begin()
+        return term
+
+
 def test_a_node_that_comes_is_required_when_it_is_near(tmp_path: Path) -> None:
     """Publishers would have to wait for everything that a node lacks which has just copied the files."""
-    coordinator = create_autospec(Coordinator, instance=True)
-    coordinator.changed.side_effect = never
-    followers = create_autospec(Followers, instance=True)
-    followers.history, followers.seen_term = History(NUMBER, 0, 0), 0
-    followers.caught_up.return_value = frozenset("b")
-    operations = create_autospec(OperationLog, instance=True)
-    operations.newest = 100
+    leading = Leading(tmp_path, "b")
+    coordinator, operations = leading.coordinator, leading.operations
     operations.acknowledged.return_value = 50
-    view = View(NUMBER, Leader("a", NUMBER, 1), frozenset("a"), 1)
 
     async def lead() -> None:
         written = asyncio.Event()
@@ -45,9 +59,7 @@ def test_a_node_that_comes_is_required_when_it_is_near(tmp_path: Path) -> None:
             return revision + 1
 
         coordinator.write_in_sync.side_effect = write
-        state = NodeState(RealDisk(), tmp_path, "c", "a")
-        term = Term(coordinator, "c", "a", state, operations, followers, view, 1, "")
-        await term.begin()
+        term = await leading.term()
         async with asyncio.timeout(WAIT_SECONDS):
             while len(term._looks) < 3:  # noqa: ASYNC110 - nobody tells of looks
                 await asyncio.sleep(0.01)
@@ -62,21 +74,13 @@ def test_a_node_that_comes_is_required_when_it_is_near(tmp_path: Path) -> None:
 
 def test_publishers_do_not_wait_for_a_first_copy(tmp_path: Path) -> None:
     """What is kept for a node that copies would make them wait until it has copied everything."""
-    coordinator = create_autospec(Coordinator, instance=True)
-    coordinator.changed.side_effect = never
-    followers = create_autospec(Followers, instance=True)
-    followers.history, followers.seen_term = History(NUMBER, 0, 0), 0
-    followers.caught_up.return_value = frozenset()
-    operations = create_autospec(OperationLog, instance=True)
-    operations.newest, operations.is_long = 100, False
-    view = View(NUMBER, Leader("a", NUMBER, 1), frozenset("a"), 1)
+    leading = Leading(tmp_path, "")
+    followers, operations = leading.followers, leading.operations
 
     async def lead() -> None:
         spared = asyncio.Event()
         followers.spare_publishers.side_effect = spared.set
-        state = NodeState(RealDisk(), tmp_path, "c", "a")
-        term = Term(coordinator, "c", "a", state, operations, followers, view, 1, "")
-        await term.begin()
+        term = await leading.term()
         async with asyncio.timeout(WAIT_SECONDS):
             while len(term._looks) < 2:  # noqa: ASYNC110 - nobody tells of looks
                 await asyncio.sleep(0.01)
@@ -90,15 +94,9 @@ def test_publishers_do_not_wait_for_a_first_copy(tmp_path: Path) -> None:
 
 def test_a_node_of_a_write_without_an_answer_may_count_as_in_sync(tmp_path: Path) -> None:
     """It must not copy files before it is known that the coordinator does not count it, whatever is written next."""
-    coordinator = create_autospec(Coordinator, instance=True)
-    coordinator.changed.side_effect = never
-    followers = create_autospec(Followers, instance=True)
-    followers.history, followers.seen_term = History(NUMBER, 0, 0), 0
-    followers.caught_up.return_value = frozenset("b")
-    operations = create_autospec(OperationLog, instance=True)
-    operations.newest = 100
+    leading = Leading(tmp_path, "b")
+    coordinator, followers, operations = leading.coordinator, leading.followers, leading.operations
     operations.acknowledged.return_value = 100
-    view = View(NUMBER, Leader("a", NUMBER, 1), frozenset("a"), 1)
 
     async def lead() -> None:
         written: list[frozenset[str]] = []
@@ -115,9 +113,7 @@ def test_a_node_of_a_write_without_an_answer_may_count_as_in_sync(tmp_path: Path
 
         coordinator.write_in_sync.side_effect = write
         coordinator.view.side_effect = CoordinatorError("no answer")
-        state = NodeState(RealDisk(), tmp_path, "c", "a")
-        term = Term(coordinator, "c", "a", state, operations, followers, view, 1, "")
-        await term.begin()
+        term = await leading.term()
         async with asyncio.timeout(WAIT_SECONDS):
             await again.wait()
         assert written == [{"a", "b"}, {"a", "c"}]
