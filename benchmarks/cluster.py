@@ -6,39 +6,38 @@ Each contestant runs alone, with fresh data, and all of them in each run, so tha
 
 import argparse
 import itertools
-import json
 import logging
 import os
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Final
 
 import pika
 from pika.exceptions import AMQPError
 
+from benchmarks import generator
 from benchmarks.brokers import BrokerError, RabbitMQ
 from benchmarks.clusters import DATA, Cluster, Contestant, FlintCluster, RabbitCluster
 from benchmarks.loads import DURABLE
 
-_GENERATOR: Final = Path(__file__).resolve().parent / "load" / "amqpload"
 _LOADS: Final = {"b16": "16", "b1k": "1024"}
 # The leader is killed after so long, and publishers have so long to go on.
 _BEFORE_SECONDS: Final = 2.0
 _AFTER_SECONDS: Final = 20.0
+# A load ends so long after it was to end, at the latest.
+_GRACE_SECONDS: Final = 120.0
 
 
 def _rate(contestant: Contestant, load: str, seconds: float) -> float:
     """Messages a second that were published, confirmed and consumed."""
-    command = [str(_GENERATOR), "--json", "--port", str(contestant.leader.port), "--queue", load, "--delete"]
-    command += [*DURABLE, "--size", _LOADS[load], "--time", f"{seconds:g}", "--qtype", contestant.queue_type]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=seconds + 120)
-    return float(json.loads(done.stdout)["consume_rate"])
+    queue = ("--queue", load, "--qtype", contestant.queue_type, "--delete")
+    messages = (*DURABLE, "--size", _LOADS[load], "--time", f"{seconds:g}")
+    report = generator.run(contestant.leader.port, *queue, *messages, seconds=seconds + _GRACE_SECONDS)
+    return float(report["consume_rate"])
 
 
 def _gap(contestant: Contestant) -> float:
@@ -89,7 +88,7 @@ def main() -> int:
     logging.getLogger("pika").setLevel(logging.CRITICAL)
     if shutil.which("etcd") is None:
         sys.exit("bench: etcd is not installed (apt-get install etcd-server)")
-    subprocess.run(["make", "-s", "-C", str(_GENERATOR.parent)], check=True)
+    generator.build()
     contestants: list[Cluster] = [
         FlintCluster("FlintMQ alone", 0),
         FlintCluster("FlintMQ, a cluster of one", 1),

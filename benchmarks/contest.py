@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import flintmq
+from benchmarks import generator
 from benchmarks.brokers import (
     Broker,
     BrokerError,
@@ -28,12 +29,12 @@ from benchmarks.brokers import (
     make_certificate,
     resident_mb,
 )
+from benchmarks.generator import LoadError
 from benchmarks.loads import Figure, Load, Step
 from benchmarks.report import Row, as_json, failures, table
 
 DATA: Final = Path(__file__).resolve().parent.parent / ".bench-data"
 _FRESH: Final = DATA / "fresh"
-_GENERATOR: Final = Path(__file__).resolve().parent / "load" / "amqpload"
 # The generator holds 2,000 clients, and a broker as many and the files of 1,000 queues. Not more than needed: Erlang
 # makes a table for as many as it may have.
 _FILES: Final = 8192
@@ -45,10 +46,6 @@ _QUEUE_BESIDE: Final = "bench-beside"
 _BESIDE: Final = ("--time", "3600", "--warmup", "1", "--drain-timeout", "1", "--delete")
 
 Contestant = tuple[Broker, Running]
-
-
-class LoadError(Exception):
-    """A load could not be measured, or lost messages; the generator's words are in the text."""
 
 
 def parser(prog: str, description: str | None, loads: Mapping[str, Load], option: str) -> argparse.ArgumentParser:
@@ -92,7 +89,7 @@ def contestants(names: Sequence[str], port: int | None = None) -> Iterator[list[
     """
     signal.signal(signal.SIGTERM, _end)
     _allow_files()
-    subprocess.run(["make", "-s", "-C", str(_GENERATOR.parent)], check=True)
+    generator.build()
     with contextlib.ExitStack() as stack:
         started: list[Contestant] = []
         for broker in (FlintMQ(), RabbitMQ()):
@@ -141,7 +138,7 @@ def measure(contestants: Sequence[Contestant], loads: Sequence[Load], runs: int,
                 try:
                     for figure, value in _measured(load, broker, running, seconds):
                         rows[figure.name].add(broker.name, value, promise)
-                except (LoadError, BrokerError) as error:
+                except BrokerError as error:
                     print(f"{broker.name} failed {load.name}: {error}", file=sys.stderr)
                     for figure in load.figures:
                         rows[figure.name].fail(broker.name, str(error))
@@ -227,12 +224,12 @@ def _stepped(step: Step, arguments: list[str], running: Running, seconds: float)
     if not step.beside:
         return _generate(arguments, running, seconds)
     beside = [*step.beside, *_BESIDE, "--queue", _QUEUE_BESIDE]
-    with _started(beside, running) as generator:
+    with _started(beside, running) as process:
         time.sleep(_AHEAD_SECONDS)
         report = _generate(arguments, running, seconds)
-        if generator.poll() is None:
-            generator.send_signal(signal.SIGINT)
-        report["beside"] = _report(generator, _GRACE_SECONDS)
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        report["beside"] = generator.report(process, _GRACE_SECONDS)
     return report
 
 
@@ -265,30 +262,12 @@ def _resident_mb(running: Running) -> float:
 
 def _generate(arguments: list[str], running: Running, seconds: float) -> dict[str, Any]:
     """What the generator reports. Raises LoadError if it does not end well in time."""
-    with _started(arguments, running) as generator:
-        return _report(generator, seconds + _GRACE_SECONDS)
+    with _started(arguments, running) as process:
+        return generator.report(process, seconds + _GRACE_SECONDS)
 
 
-@contextlib.contextmanager
-def _started(arguments: list[str], running: Running) -> Iterator["subprocess.Popen[str]"]:
+def _started(arguments: list[str], running: Running) -> contextlib.AbstractContextManager["subprocess.Popen[str]"]:
     port = running.tls_port if "--tls" in arguments else running.port
-    command = [str(_GENERATOR), "--json", "--port", str(port), *arguments]
-    if running.pid:
-        command += ["--pid", str(running.pid)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as generator:
-        try:
-            yield generator
-        finally:
-            generator.kill()
-
-
-def _report(generator: "subprocess.Popen[str]", seconds: float) -> dict[str, Any]:
-    command = " ".join(map(str, generator.args)) if isinstance(generator.args, list) else ""
-    try:
-        said, complained = generator.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        raise LoadError(f"not finished in time: {command}") from error
-    if generator.returncode != 0:
-        raise LoadError(f"{command} ended with {generator.returncode}\n{complained}{said}")
-    report: dict[str, Any] = json.loads(said)
-    return report
+    assert port is not None, "a load with TLS has a broker of its own, with a port for it"
+    measured = ["--pid", str(running.pid)] if running.pid else []
+    return generator.started(port, *arguments, *measured)

@@ -4,20 +4,17 @@ Every figure is a ratio measured in one run on one broker, or a count; none depe
 """
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks import generator
 from benchmarks.brokers import BrokerError, FlintMQ, Running, resident_mb
 from benchmarks.loads import DURABLE
 
-_HERE: Final = Path(__file__).resolve().parent
-_DATA: Final = _HERE.parent / ".bench-data"
-_GENERATOR: Final = _HERE / "load" / "amqpload"
+_DATA: Final = Path(__file__).resolve().parent.parent / ".bench-data"
 _MILLION: Final = 1_000_000
 _QUEUES: Final = 1_000
 _PUBLISHERS: Final = 64
@@ -33,12 +30,7 @@ class Bench:
         self._seconds = seconds
 
     def load(self, *arguments: str) -> dict[str, Any]:
-        command = [str(_GENERATOR), "--json", "--port", str(self._port), *arguments]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False)
-        if ran.returncode != 0:
-            raise BrokerError(f"{' '.join(command)} ended with {ran.returncode}\n{ran.stderr}{ran.stdout}")
-        report: dict[str, Any] = json.loads(ran.stdout)
-        return report
+        return generator.run(self._port, *arguments)
 
     def publish(self, queue: str, count: int, kind: tuple[str, ...]) -> float:
         """Messages a second."""
@@ -132,7 +124,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3, help="of which the median counts (3)")
     parser.add_argument("--seconds", type=float, default=5, help="how long a timed run is measured (5)")
     options = parser.parse_args()
-    subprocess.run(["make", "-s", "-C", str(_GENERATOR.parent)], check=True)
+    generator.build()
     rows: list[Row] = []
     for row in measure(options):
         print(f"{row[0]}: {row[1]}", file=sys.stderr)

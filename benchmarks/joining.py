@@ -18,12 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, final
 
+from benchmarks import generator
 from benchmarks.brokers import BrokerError
 from benchmarks.clusters import DATA, FlintNodes
 from flintmq.wire.amqp091.methods import BasicAck, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk
 from tests.sockets import PERSISTENT, AmqpSocket, publish_frames
 
-_GENERATOR: Final = Path(__file__).resolve().parent / "load" / "amqpload"
 _FILLERS: Final = 4
 _FILL_BYTES: Final = 16 * 1024
 _LIVE_BYTES: Final = 1024
@@ -97,19 +97,9 @@ def _disk_speed() -> float:
 
 def _fill(port: int, megabytes: int) -> None:
     count = megabytes * 1_000_000 // _FILL_BYTES // _FILLERS
-    command = [
-        str(_GENERATOR),
-        "--port",
-        str(port),
-        "--queue",
-        "deep",
-        "--producers",
-        str(_FILLERS),
-        "--consumers",
-        "0",
-    ]
-    command += ["--size", str(_FILL_BYTES), "--persistent", "--confirm", "200", "--count", str(count)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    clients = ("--queue", "deep", "--producers", str(_FILLERS), "--consumers", "0")
+    messages = ("--size", str(_FILL_BYTES), "--persistent", "--confirm", "200", "--count", str(count))
+    generator.run(port, *clients, *messages)
 
 
 def _size(directory: Path) -> int:
@@ -123,7 +113,7 @@ def main() -> int:
     options = parser.parse_args()
     if shutil.which("etcd") is None:
         sys.exit("bench: etcd is not installed (apt-get install etcd-server)")
-    subprocess.run(["make", "-s", "-C", str(_GENERATOR.parent)], check=True)
+    generator.build()
     shutil.rmtree(DATA, ignore_errors=True)
     DATA.mkdir(parents=True)
     spans: dict[str, tuple[float, float]] = {}

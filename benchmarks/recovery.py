@@ -12,11 +12,10 @@ import time
 from pathlib import Path
 from typing import Final
 
+from benchmarks import generator
 from benchmarks.brokers import BrokerError, FlintMQ, free_port
 
-_HERE: Final = Path(__file__).resolve().parent
-_DATA: Final = _HERE.parent / ".bench-data" / "recovery"
-_GENERATOR: Final = _HERE / "load" / "amqpload"
+_DATA: Final = Path(__file__).resolve().parent.parent / ".bench-data" / "recovery"
 _START_SECONDS: Final = 120.0
 
 
@@ -59,8 +58,7 @@ class Victim:
 
 def _publish(victim: Victim, queue: str, count: int, consumers: int) -> None:
     load = ("--keep", "--queue", queue, "--count", str(count), "--consumers", str(consumers), "--size", "16")
-    command = [str(_GENERATOR), "--json", "--port", str(victim.port), *load, "--persistent", "--confirm", "1000"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    generator.run(victim.port, *load, "--persistent", "--confirm", "1000")
 
 
 def _kill(victim: Victim, messages: int, runs: int) -> tuple[list[float], list[float]]:
@@ -83,7 +81,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5, help="of which the median counts (5)")
     parser.add_argument("--passing", type=int, default=2_500_000, help="published and consumed behind them (2500000)")
     options = parser.parse_args()
-    subprocess.run(["make", "-s", "-C", str(_GENERATOR.parent)], check=True)
+    generator.build()
     shutil.rmtree(_DATA, ignore_errors=True)
     _DATA.mkdir(parents=True)
     victim = Victim()

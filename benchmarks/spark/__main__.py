@@ -10,7 +10,6 @@ import os
 import platform
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from contextlib import ExitStack
@@ -20,19 +19,19 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 import flintmq
+from benchmarks import generator
 from benchmarks.brokers import BrokerError, FlintMQ, Running
 from benchmarks.spark.figures import Figure, table
 from benchmarks.spark.runs import BODY_BYTES, Bench
 from benchmarks.spark.session import session
 
-_BENCHMARKS: Final = Path(__file__).resolve().parents[1]
-_DATA: Final = _BENCHMARKS.parent / ".bench-data"
+_DATA: Final = Path(__file__).resolve().parents[2] / ".bench-data"
 
 
 def main() -> int:
     options = _options()
     signal.signal(signal.SIGTERM, _end)
-    subprocess.run(["make", "-s", "-C", str(_BENCHMARKS / "load")], check=True)
+    generator.build()
     work = _DATA / "spark"
     try:
         with ExitStack() as stack:

@@ -1,9 +1,7 @@
 """The runs: what is set up for each, what of it is timed, and that nothing was lost."""
 
 import itertools
-import json
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,13 +11,14 @@ from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSessio
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 import flintmq.client as fc
+from benchmarks import generator
 from benchmarks.brokers import BrokerError
+from benchmarks.loads import DURABLE
 from benchmarks.spark import with_pika
 from benchmarks.spark.figures import Figure
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 
 BODY_BYTES: Final = 1024
-_GENERATOR: Final = Path(__file__).resolve().parents[1] / "load" / "amqpload"
 _BODY: Final = "body binary"
 _PERSISTENT: Final = encode_properties(Properties(delivery_mode=2))
 # A fraction of the rows is enough for pika, whose rate does not depend on it.
@@ -210,12 +209,8 @@ class Bench:
         }
 
     def _beside(self, port: int, rate: int, seconds: float, work: Callable[[], object]) -> dict[str, Any]:
-        durable = ("--persistent", "--confirm", "1000", "--prefetch", "1000", "--ack", "100")
-        command = [str(_GENERATOR), "--json", "--port", str(port), "--queue", "others", "--delete", *durable]
-        command += ["--size", str(BODY_BYTES), "--rate", str(rate), "--time", f"{seconds:g}"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as load:
+        paced = ("--size", str(BODY_BYTES), "--rate", str(rate), "--time", f"{seconds:g}")
+        with generator.started(port, "--queue", "others", "--delete", *DURABLE, *paced) as load:
             while load.poll() is None:
                 work()
-            assert load.stdout is not None
-            report: dict[str, Any] = json.loads(load.stdout.read())
-        return report
+            return generator.report(load, _QUERY_SECONDS)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import contest, fair
+from benchmarks import contest, fair, generator
 from benchmarks.brokers import Broker, FlintMQ, RabbitMQ, Running
 from benchmarks.loads import LOADS, Figure, Load, Step
 
@@ -34,7 +34,7 @@ def test_a_broker_that_fails_a_load_is_measured_under_the_others(monkeypatch: py
 
     def measured(load: Load, broker: Broker, running: Running, seconds: float) -> Iterator[tuple[Figure, float]]:
         if load is _BAD and broker.name == "RabbitMQ":
-            raise contest.LoadError(f"{running.name} lost 3 messages")
+            raise generator.LoadError(f"{running.name} lost 3 messages")
         yield load.figures[0], seconds
 
     monkeypatch.setattr(contest, "_measured", measured)
@@ -48,20 +48,20 @@ def test_a_broker_that_fails_a_load_is_measured_under_the_others(monkeypatch: py
 
 def test_a_generator_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What it wrote to either output is in the error, with its command and status."""
-    generator = tmp_path / "amqpload"
-    generator.write_text("#!/bin/sh\necho broker hung up >&2\necho '{\"gaps\":3}'\nexit 3\n")
-    generator.chmod(0o700)
-    monkeypatch.setattr(contest, "_GENERATOR", generator)
-    with pytest.raises(contest.LoadError, match=r"amqpload .*--port 7 --size 64 ended with 3\nbroker hung up\n.*gaps"):
+    program = tmp_path / "amqpload"
+    program.write_text("#!/bin/sh\necho broker hung up >&2\necho '{\"gaps\":3}'\nexit 3\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(generator, "PROGRAM", program)
+    with pytest.raises(generator.LoadError, match=r"load .*--port 7 --size 64 ended with 3\nbroker hung up\n.*gaps"):
         contest._generate(["--size", "64"], Running("FlintMQ", 7), 1)
 
 
 def test_what_runs_beside_a_step_is_stopped_and_reports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The generator beside goes on until the step has ended, and its report is a part of the step's."""
-    generator = tmp_path / "amqpload"
-    generator.write_text(_TWO_GENERATORS)
-    generator.chmod(0o700)
-    monkeypatch.setattr(contest, "_GENERATOR", generator)
+    program = tmp_path / "amqpload"
+    program.write_text(_TWO_GENERATORS)
+    program.chmod(0o700)
+    monkeypatch.setattr(generator, "PROGRAM", program)
     monkeypatch.setattr(contest, "_AHEAD_SECONDS", 0)
     step = Step((), (), beside=("--flood",))
     assert contest._stepped(step, [], Running("FlintMQ", 7), 1) == {"rate": 1, "beside": {"rate": 9}}
