@@ -90,7 +90,12 @@ class NodeShown(Struct):
 
 
 class NodeMemory(Struct):
-    memory: dict[str, Any]
+    """RabbitMQ's kinds of memory; of another node, RabbitMQ's words for one that does not tell."""
+
+    memory: dict[str, Any] | str
+
+
+_NOT_TOLD: Final = NodeMemory("not_available")
 
 
 def contexts(call: Call) -> list[dict[str, Any]]:
@@ -162,9 +167,14 @@ def _in_cluster(this: NodeShown | None, node: ClusterNode) -> NodeShown:
     return shown
 
 
-def _check_name(call: Call) -> None:
-    if call.path("node") != call.node.name:
+def _is_this(call: Call) -> bool:
+    """Whether the path names the node that answers, and not another one of its cluster. Raises Missing otherwise."""
+    wanted, cluster = call.path("node"), call.node.cluster
+    if wanted == call.node.name:
+        return True
+    if cluster is None or all(wanted != each.name for each in cluster.nodes):
         raise Missing
+    return False
 
 
 async def _list(call: Call) -> Response:
@@ -180,14 +190,16 @@ async def _get(call: Call) -> Response:
 
 
 async def _memory(call: Call) -> Response:
-    _check_name(call)
+    if not _is_this(call):
+        return answer(_NOT_TOLD)
     used = call.node.measures()["mem_used"]
     total = {"rss": used, "allocated": used, "erlang": used}
     return answer(NodeMemory({**dict.fromkeys(_MEMORY, 0), "other_system": used, "total": total, "strategy": "rss"}))
 
 
 async def _relative_memory(call: Call) -> Response:
-    _check_name(call)
+    if not _is_this(call):
+        return answer(_NOT_TOLD)
     return answer(NodeMemory({**dict.fromkeys(_MEMORY, 0), "other_system": 100, "total": 100}))
 
 

@@ -186,6 +186,10 @@ def test_nodes_of_a_cluster() -> None:
     assert (this["mem_used"], this["behind_bytes"]) == (1, 0)
     assert api.found("/api/nodes/flintmq@b") == following
     assert api.get("/api/nodes/flintmq@d").status_code == 404
+    for path in ("memory", "memory/relative"):
+        assert api.found(f"/api/nodes/flintmq@b/{path}") == {"memory": "not_available"}
+        assert api.found(f"/api/nodes/flintmq@test/{path}")["memory"]["total"]
+        assert api.get(f"/api/nodes/flintmq@d/{path}").status_code == 404
     furthest, *_ = api.found("/api/nodes?sort=behind_bytes&sort_reverse=true")
     assert furthest["name"] == "flintmq@b"
 
