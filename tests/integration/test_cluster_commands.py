@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -18,12 +19,16 @@ from flintmq.base.errors import FlintError
 from flintmq.cli.diagnosis import examine
 from flintmq.cli.main import app, exit_code
 from flintmq.cluster.coordinator import CoordinatorError, Member
+from flintmq.cluster.credentials import Credentials
 from flintmq.cluster.etcd import Etcd
+from flintmq.cluster.machine import RealDirectory, RealMachine
+from flintmq.cluster.ports import Link
+from flintmq.cluster.state import NodeState
 from flintmq.server.config import ClusterSettings, ListenSettings, ManagementSettings, Settings, StorageSettings
 from tests.commands import run_here
 from tests.etcd import EtcdProcess
 from tests.servers import environment, free_port
-from tests.waiting import wait_until
+from tests.waiting import WAIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.skipif(
     not EtcdProcess.is_installed(), reason="etcd (Debian's package etcd-server) is not installed"
@@ -266,11 +271,21 @@ async def _remove_all(etcd: Etcd) -> None:
         assert await etcd.remove_member(node)
 
 
+@contextmanager
+def listening(name: str, secret: str = "") -> Iterator[str]:
+    """The address of a node of the cluster `name` that accepts others."""
+    bound = socket.create_server(("127.0.0.1", 0))
+    machine = RealMachine(bound, WAIT_SECONDS, Credentials(name, secret))
+    machine.serve(Link.close)
+    yield f"127.0.0.1:{bound.getsockname()[1]}"
+    machine.close()
+
+
 def test_doctor_on_a_node(server: EtcdProcess, cluster: Written, tmp_path: Path) -> None:
     """etcd answers with its version; nodes that run are reached, and of others it is said what can be done."""
     silent = f"http://127.0.0.1:{free_port()}"
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        cluster.join("d", f"127.0.0.1:{other.getsockname()[1]}")
+    with listening(cluster.name) as address:
+        cluster.join("d", address)
         cluster.join("e", f"127.0.0.1:{free_port()}")
         cluster.join("f", f"127.0.0.1:{free_port()}", runs=False)
         cluster.join("g", "127.0.0.1:0")
@@ -291,6 +306,40 @@ def test_doctor_on_a_node(server: EtcdProcess, cluster: Written, tmp_path: Path)
     assert "flintmq cluster leave" in dead[2]
     assert same[:2] == ("nodes", "wrong")
     assert "cluster.address" in same[2]
+
+
+def test_doctor_knocks_at_other_nodes(cluster: Written, tmp_path: Path) -> None:
+    """A node that would refuse this one, and something else at the address of a node, are found before a start."""
+    secret = "that of this cluster"
+    with listening(cluster.name, "that of another one") as theirs, listening(cluster.name, secret) as ours:
+        cluster.join("d", theirs)
+        cluster.join("e", ours)
+        cluster.join("f", cluster.endpoint.removeprefix("http://"))
+        cluster.ask(_remove_all)
+        settings = ClusterSettings(name=cluster.name, node="n", etcd=cluster.endpoint, secret=secret)
+        *_, different, same, stranger = diagnosed(settings, tmp_path)
+    assert different[:2] == ("nodes", "wrong")
+    assert "node d" in different[2]
+    assert "cluster.secret differs" in different[2]
+    assert same[:2] == ("nodes", "fine")
+    assert stranger[:2] == ("nodes", "wrong")
+
+
+def test_doctor_looks_at_the_directory(cluster: Written, tmp_path: Path) -> None:
+    """It says so if the directory is that of another node, and if it has seen terms of which etcd has no record."""
+    settings = ClusterSettings(name=cluster.name, node="n", etcd=cluster.endpoint)
+    directory = RealDirectory(tmp_path / "data")
+    directory.root.mkdir()
+    NodeState(directory.disk, directory.root, cluster.name, "n").see(7)
+    fine, _, lost = diagnosed(settings, tmp_path)[:3]
+    assert fine[:2] == ("cluster", "fine")
+    assert lost[:2] == ("etcd", "wrong")
+    assert "docs/cluster.md" in lost[2]
+    cluster.lead("a", "ab")
+    assert diagnosed(settings, tmp_path)[2][0] == "nodes"
+    other = diagnosed(replace(settings, node="m"), tmp_path)[0]
+    assert other[:2] == ("cluster", "wrong")
+    assert "belongs to node 'n'" in other[2]
 
 
 def test_doctor_without_a_name_and_without_etcd(tmp_path: Path) -> None:

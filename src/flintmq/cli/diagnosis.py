@@ -276,4 +276,4 @@ def _cluster(settings: Settings) -> Iterator[Finding]:
         # The client of etcd is not installed.
         yield Finding("cluster", "wrong", str(error))
         return
-    yield from examine_cluster(settings.cluster)
+    yield from examine_cluster(settings.cluster, settings.storage.directory.absolute())

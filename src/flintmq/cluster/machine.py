@@ -129,6 +129,32 @@ def _bound_silence(connection: Stream, seconds: float) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
 
+def dial(address: str, silence_seconds: float, credentials: Credentials) -> TcpLink:
+    """Connect to a node; the address is host:port. Blocks. Raises LinkError, NobodyListens or Silent.
+
+    The link has to be authenticated before it is used.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        name = host.removeprefix("[").removesuffix("]")
+        connection = socket.create_connection((name, int(port)), CONNECT_SECONDS)
+        return _link(connection, silence_seconds, credentials, connects=True)
+    except ConnectionRefusedError as error:
+        raise NobodyListens(f"nobody listens at {address}") from error
+    except TimeoutError as error:
+        raise Silent(f"there is no answer from {address}") from error
+    except (OSError, ValueError) as error:
+        raise LinkError(f"the node at {address} cannot be reached ({error})") from error
+
+
+def _link(connection: socket.socket, silence_seconds: float, credentials: Credentials, connects: bool) -> TcpLink:
+    try:
+        return TcpLink(connection, silence_seconds, credentials, connects)
+    except OSError:
+        connection.close()
+        raise
+
+
 @final
 class ThreadEvent(Event):
     def __init__(self) -> None:
@@ -158,29 +184,11 @@ class RealMachine(Machine):
         self._acceptor: Acceptor | None = None
 
     def connect(self, address: str, silence_seconds: float) -> Link:
-        host, _, port = address.rpartition(":")
-        try:
-            name = host.removeprefix("[").removesuffix("]")
-            connection = socket.create_connection((name, int(port)), CONNECT_SECONDS)
-            return self._link(connection, silence_seconds, connects=True)
-        except ConnectionRefusedError as error:
-            raise NobodyListens(f"nobody listens at {address}") from error
-        except TimeoutError as error:
-            raise Silent(f"there is no answer from {address}") from error
-        except (OSError, ValueError) as error:
-            raise LinkError(f"the node at {address} cannot be reached ({error})") from error
-
-    def _link(self, connection: socket.socket, silence_seconds: float, connects: bool) -> TcpLink:
-        try:
-            return TcpLink(connection, silence_seconds, self._credentials, connects)
-        except OSError:
-            connection.close()
-            raise
+        return dial(address, silence_seconds, self._credentials)
 
     def serve(self, serve: Callable[[Link], None]) -> None:
-        self._acceptor = Acceptor(
-            self._bound, partial(self._link, silence_seconds=self._silence_seconds, connects=False), serve
-        )
+        link = partial(_link, silence_seconds=self._silence_seconds, credentials=self._credentials, connects=False)
+        self._acceptor = Acceptor(self._bound, link, serve)
         self._acceptor.start()
 
     def start(self, work: Callable[[], None]) -> Callable[[], None]:
