@@ -115,10 +115,28 @@ class _Pair(Struct):
     mod_revision: int
     lease: int = 0
 
+    def read(self, kind: type[T]) -> T:
+        """The value, which nodes write as JSON. Raises CoordinatorError if it is something else."""
+        try:
+            return _read(self.value, kind)
+        except ValueError as error:
+            raise CoordinatorError(
+                f"etcd has at {self.key.decode(errors='replace')} what no node writes ({error}): remove it, and let "
+                "only nodes of the cluster write there"
+            ) from error
+
 
 class _Range(Struct):
     header: _Header
     kvs: list[_Pair] = []
+
+
+class _Described(Struct):
+    """What a member writes of itself. A newer node may write more."""
+
+    name: str
+    replication: str
+    version: str
 
 
 class _Events(Struct):
@@ -340,25 +358,23 @@ class Etcd(Coordinator):
         following: frozenset[str] | None = None
         told = 0
         for each in answer.kvs:
-            name = each.key.decode()[len(self._prefix) :]
-            value = json.loads(each.value)
+            name = each.key.decode(errors="replace")[len(self._prefix) :]
             changed = each.mod_revision
             if name == _LEADER:
-                leader = Leader(value, changed, each.lease)
+                leader = Leader(each.read(str), changed, each.lease)
             elif name == _IN_SYNC:
-                in_sync, in_sync_revision = frozenset(value), changed
+                in_sync, in_sync_revision = frozenset(each.read(list[str])), changed
             elif name.startswith(_MEMBERS):
-                # A newer node may write more than this one knows.
-                node = name.removeprefix(_MEMBERS)
-                members[node] = Member(node, value["name"], value["replication"], value["version"])
+                node, described = name.removeprefix(_MEMBERS), each.read(_Described)
+                members[node] = Member(node, described.name, described.replication, described.version)
             elif name.startswith(_ALIVE):
                 alive.add(name.removeprefix(_ALIVE))
             elif name.startswith(_DOUBTS):
-                doubts[name.removeprefix(_DOUBTS)] = Doubt(*value)
+                doubts[name.removeprefix(_DOUBTS)] = Doubt(*each.read(tuple[int, int]))
             elif name == _HEIR:
-                heir = value
+                heir = each.read(str)
             elif name == _FOLLOWING:
-                following, told = frozenset(value), changed
+                following, told = frozenset(each.read(list[str])), changed
         if leader is None or told < leader.term:
             # An earlier leader has written it.
             following = None

@@ -1,6 +1,8 @@
 """What a node makes of answers that do not come from etcd, but from a proxy or a load balancer before it."""
 
 import asyncio
+import json
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -112,6 +114,28 @@ def test_other_requests_whose_answers_are_strange(status: int, body: str) -> Non
             async with answering(status, body, asked) as url:
                 assert type(await ask(call, url, url)) is CoordinatorError
             assert len(asked) == 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("key", ["leader", "in_sync", "following", "members/a", "doubts/a", "heir"])
+@pytest.mark.parametrize("value", ["", "7", "{}", '["a", 7]', DEEP, "\udcff"])
+def test_a_value_that_no_node_has_written(key: str, value: str) -> None:
+    """The complaint names the key. What nobody knows may stand beside it."""
+    pairs = [
+        {"key": b64encode(name).decode(), "value": b64encode(held).decode(), "mod_revision": "5"}
+        for name, held in (
+            (b"/flintmq/c/\xff", b"\xff"),
+            (f"/flintmq/c/{key}".encode(), value.encode(errors="surrogateescape")),
+        )
+    ]
+    body = json.dumps({"header": {"revision": "7"}, "kvs": pairs})
+
+    async def run() -> None:
+        async with answering(200, body, []) as url:
+            found = await ask(lambda etcd: etcd.view(), url)
+        assert type(found) is CoordinatorError
+        assert f"at /flintmq/c/{key} what no node writes" in str(found)
 
     asyncio.run(run())
 
