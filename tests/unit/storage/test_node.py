@@ -1,6 +1,9 @@
 """Starting and ending a node's storage."""
 
 import errno
+import shutil
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,31 @@ def test_journal_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     """An I/O error while recovering stops the start and names the file."""
     with pytest.raises(StorageError, match=r"cannot be read \(Input/output error\): check the disk"):
         OpenNode(tmp_path, disk=FaultyDisk(fail_at=2))
+
+
+@pytest.mark.parametrize("cuts", [False, True])
+@pytest.mark.parametrize("times", [1, sys.maxsize])
+def test_a_start_that_fails_does_no_damage(tmp_path: Path, times: int, cuts: bool) -> None:
+    """Whichever call of the disk fails, once or from then on: the next start finds everything, and no damage.
+
+    The journal has a segment that was created in advance, which a start removes.
+    """
+    node = OpenNode(tmp_path / "data", segment=4_000)
+    node.publish(b"x" * 3_000)
+    node.sync()
+    node.close()
+    assert len(segments(tmp_path / "data")) == 2
+    disk = FaultyDisk()
+    shutil.copytree(tmp_path / "data", tmp_path / "healthy")
+    OpenNode(tmp_path / "healthy", disk=disk, segment=4_000).close()
+    for number in range(len(disk.calls)):
+        path = tmp_path / str(number)
+        shutil.copytree(tmp_path / "data", path)
+        with suppress(StorageError, OSError):
+            OpenNode(path, disk=FaultyDisk(number, times=times, cuts=cuts), segment=4_000).close()
+        node = OpenNode(path, segment=4_000)
+        assert (len(node.bodies()), node.storage.damage) == (1, []), disk.calls[number]
+        node.close()
 
 
 def test_directory_is_made(tmp_path: Path) -> None:

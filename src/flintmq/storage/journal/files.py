@@ -135,11 +135,13 @@ class JournalFiles(BlockSource):
         self.damage += [Damage(str(self._path(number)), 0, reason) for number, reason in missing]
         if ended and ended == tail_number and not self._is_tail_sealed:
             self.damage.append(Damage(str(self._path(ended)), self._tail_end, END_IS_MISSING))
-        self._open(highest + 1)
+        self._next = self._create(highest + 1)
         # They are removed only now: otherwise a crash could leave no segment with a number as high as the definitions
-        # record.
+        # record. The new segment is begun only behind that: if a removal fails, nothing is written to the new segment,
+        # not even a seal, and the next start removes all of them.
         for number in preallocated:
             self._remove(number)
+        self._open(highest + 1)
         return highest + 1
 
     def _previous(self, number: int) -> int:
