@@ -22,6 +22,13 @@ class _NoRoomDisk(FaultyDisk):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
 
+class _KeepingDisk(FaultyDisk):
+    """Removes nothing."""
+
+    def unlink(self, path: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+
 def test_second_broker_is_refused(tmp_path: Path) -> None:
     """Two brokers cannot share a directory; once the first has closed, the second may have it."""
     node = OpenNode(tmp_path)
@@ -104,6 +111,19 @@ def test_close_keeps_what_was_staged(tmp_path: Path) -> None:
     node = OpenNode(tmp_path)
     assert node.bodies() == [b"staged"]
     assert node.storage.definitions.load().next_queue_id == 2
+    node.close()
+
+
+def test_pages_that_cannot_be_removed_do_not_keep_a_node_from_closing(tmp_path: Path) -> None:
+    """All else is closed, so that the directory can be opened again; the next start removes the pages."""
+    node = OpenNode(tmp_path, disk=_KeepingDisk())
+    node.publish(b"m")
+    page = tmp_path / "pages" / "1.pages"
+    page.parent.mkdir()
+    page.touch()
+    node.close()
+    node = OpenNode(tmp_path)
+    assert (node.bodies(), node.storage.damage, page.exists()) == ([b"m"], [], False)
     node.close()
 
 

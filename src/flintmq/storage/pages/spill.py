@@ -144,7 +144,9 @@ class Spill:
         if self._writing is not None:
             self._writing.close()
             self._writing = None
-        self.clear()
+        # The next start removes what cannot be removed now.
+        with suppress(OSError):
+            self.clear()
 
     def clear(self) -> None:
         """Remove all spill files."""
