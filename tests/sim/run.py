@@ -48,6 +48,8 @@ class Run:
         self._node: Node | None = None
         chance = random.Random(seed)
         self.chance = chance
+        # Decides on starts of its own accord, so that all else of a run is as it was without it.
+        self._starts = random.Random(f"starts {seed}")
         self.disk = SimulatedDisk(seed)
         self.database = DatabaseFile(chance, self.disk, DATA / "definitions.sqlite")
         self._baton = Baton()
@@ -126,6 +128,10 @@ class Run:
     def _will_fail(self) -> bool:
         return self._ends_in == FAULT and not self._has_failed
 
+    def _mend(self) -> None:
+        self._fuse, self._error, self._ends_in = -1, 0, ""
+        self._has_failed = False
+
     # -- lives --------------------------------------------------------------------------------------------------
 
     def complete(self) -> None:
@@ -174,9 +180,8 @@ class Run:
                 self._quiesce(node, workload)
         except PowerLoss:
             pass
-        self._fuse, self._error, self._ends_in = -1, 0, ""
+        self._mend()
         self.disk.capacity = None
-        self._has_failed = False
         if self.disk.is_off:
             end = POWER
         self._end(node, end, workload)
@@ -240,6 +245,10 @@ class Run:
         if chance.random() < 0.1:
             # The power fails again while it recovers.
             self._fuse = chance.randrange(20)
+        elif self._starts.random() < 0.1:
+            self._ends_in = FAULT
+            self._error = self._starts.choice((errno.EIO, errno.ENOSPC))
+            self._fuse = self._starts.randrange(60)
         node: Node | None = None
         while node is None:
             try:
@@ -249,8 +258,16 @@ class Run:
                 self._lose_power()
                 self.figures.power_losses += 1
             except StorageError as error:
-                raise FailedRecovery(f"the node does not start: {error}") from error
-        self._fuse = -1
+                if not self._has_failed:
+                    raise FailedRecovery(f"the node does not start: {error}") from error
+                # It was told to close what it had opened. The disk is in order again at the next start.
+                self._say("not started:", error)
+                self.figures.faults += 1
+                self._mend()
+                if self._starts.random() < 0.5:
+                    self._lose_power()
+                    self.figures.power_losses += 1
+        self._mend()
         self._say("started with", node.count, "messages in", len(self.disk.list_directory(DATA / "journal")), "files")
         self.ledger.clock_ms = node.clock_ms
         self.ledger.is_closing = lambda: node.is_stopping or self._has_failed
