@@ -94,11 +94,14 @@ class NodeStorage(Storage):
             self._disk = ReplicatedDisk(self._disk, path, log)
         self._segment_bytes = segment_bytes
         self._lock = lock_directory(self._disk, path)
-        self._reserve = Reserve(self._disk, path, reserve_bytes)
-        # A start on a full disk needs space, and so does consuming the messages that filled it.
-        self._reserve.release()
         try:
+            self._reserve = Reserve(self._disk, path, reserve_bytes)
+            # A start on a full disk needs space, and so does consuming the messages that filled it.
+            self._reserve.release()
             self._database = self._open_database(database)
+        except OSError as error:
+            self._lock.release()
+            raise self._unreadable(error) from error
         except StorageError:
             self._lock.release()
             raise

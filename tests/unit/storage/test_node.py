@@ -94,6 +94,14 @@ def test_a_start_that_fails_does_no_damage(tmp_path: Path, times: int, cuts: boo
         node.close()
 
 
+def test_a_start_that_cannot_make_room_is_refused(tmp_path: Path) -> None:
+    """The file is named, and the directory is free for the next start."""
+    OpenNode(tmp_path, reserve=4_096).close()
+    with pytest.raises(StorageError, match=r"reserve cannot be read \(Read-only file system\): check the disk"):
+        OpenNode(tmp_path, disk=_KeepingDisk(), reserve=4_096)
+    OpenNode(tmp_path, reserve=4_096).close()
+
+
 def test_directory_is_made(tmp_path: Path) -> None:
     """A data directory that does not exist yet is made, with its parents."""
     OpenNode(tmp_path / "a" / "b").close()
