@@ -48,8 +48,8 @@ class Run:
         self._node: Node | None = None
         chance = random.Random(seed)
         self.chance = chance
-        # Decides on starts of its own accord, so that all else of a run is as it was without it.
-        self._starts = random.Random(f"starts {seed}")
+        # Decides whether the disk fails at a start or a stop.
+        self._faults = random.Random(f"faults {seed}")
         self.disk = SimulatedDisk(seed)
         self.database = DatabaseFile(chance, self.disk, DATA / "definitions.sqlite")
         self._baton = Baton()
@@ -127,6 +127,11 @@ class Run:
     @property
     def _will_fail(self) -> bool:
         return self._ends_in == FAULT and not self._has_failed
+
+    def _let_disk_fail(self, calls: int) -> None:
+        self._ends_in = FAULT
+        self._error = self._faults.choice((errno.EIO, errno.ENOSPC))
+        self._fuse = self._faults.randrange(calls)
 
     def _mend(self) -> None:
         self._fuse, self._error, self._ends_in = -1, 0, ""
@@ -213,13 +218,19 @@ class Run:
 
     def _end(self, node: Node, end: str, workload: Workload | None = None) -> None:
         self._say("the life ends in", end)
-        self._was_stopped = end == STOP and not node.storage.failure
-        if end == STOP and not node.storage.failure:
+        is_stopped = end == STOP and not node.storage.failure
+        if is_stopped:
             if workload is not None:
                 workload.is_going = False
+            if self._faults.random() < 0.3:
+                self._let_disk_fail(40)
             node.loop.complete(node.stop(), self._now + 10.0)
             self._now = node.loop.time()
             self.figures.stops += 1
+            self.figures.faults += self._has_failed
+        # An index of a stream that was not written is made again.
+        self._was_stopped = is_stopped and not node.storage.failure
+        self._mend()
         self._node = None
         if workload is not None:
             workload.drop()
@@ -245,10 +256,8 @@ class Run:
         if chance.random() < 0.1:
             # The power fails again while it recovers.
             self._fuse = chance.randrange(20)
-        elif self._starts.random() < 0.1:
-            self._ends_in = FAULT
-            self._error = self._starts.choice((errno.EIO, errno.ENOSPC))
-            self._fuse = self._starts.randrange(60)
+        elif self._faults.random() < 0.1:
+            self._let_disk_fail(60)
         node: Node | None = None
         while node is None:
             try:
@@ -264,7 +273,7 @@ class Run:
                 self._say("not started:", error)
                 self.figures.faults += 1
                 self._mend()
-                if self._starts.random() < 0.5:
+                if self._faults.random() < 0.5:
                     self._lose_power()
                     self.figures.power_losses += 1
         self._mend()
