@@ -260,7 +260,12 @@ class Run:
 
     def _await_all_in_sync(self) -> None:
         everybody = frozenset(each.name for each in self.computers)
-        if not self._run(_IN_SYNC_SECONDS, lambda: self.service.in_sync == everybody):
+
+        def are_in_sync() -> bool:
+            # A leader that stands still has not noticed who has lost its disk.
+            return self.service.in_sync == everybody and not self._without_data
+
+        if not self._run(_IN_SYNC_SECONDS, are_in_sync):
             raise Stuck(f"{_IN_SYNC_SECONDS:.0f} s after all faults only {sorted(self.service.in_sync)} are in sync")
 
     def _check_heals(self) -> None:
