@@ -179,7 +179,7 @@ def lead_with_a_new_disk(patch: Patch) -> None:
     original = Candidate._may_lead
 
     def may_lead(self: Candidate, view: View) -> bool:
-        self._state.has_joined = True
+        self._state.has_joined, self._state.is_empty = True, False
         return original(self, view)
 
     patch.setattr(Candidate, "_may_lead", may_lead)
