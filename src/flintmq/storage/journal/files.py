@@ -141,7 +141,7 @@ class JournalFiles(BlockSource):
         # not even a seal, and the next start removes all of them.
         for number in preallocated:
             self._remove(number)
-        self._open(highest + 1)
+        self._begin_next(highest + 1)
         return highest + 1
 
     def _previous(self, number: int) -> int:
@@ -281,11 +281,14 @@ class JournalFiles(BlockSource):
             self._reading.close()
             self._reading = None
 
-    def _open(self, number: int) -> SegmentFile:
-        self._current = self._next or self._create(number)
+    def _begin_next(self, number: int) -> SegmentFile:
+        """Write to the segment that was created last from now on."""
+        begun = self._next
+        assert begun is not None, "the next segment is created before it is begun"
+        self._current = begun
         self._next = None
         self.numbers.append(number)
-        return self._current
+        return begun
 
     def _create(self, number: int) -> SegmentFile:
         self._has_spare = False
@@ -312,7 +315,7 @@ class JournalFiles(BlockSource):
         self._next = self._next or self._create(number)
         current.seal()
         current.close()
-        return self._open(number)
+        return self._begin_next(number)
 
     def sync(self) -> None:
         if self._current is not None:
