@@ -128,10 +128,11 @@ class Run:
     def _will_fail(self) -> bool:
         return self._ends_in == FAULT and not self._has_failed
 
-    def _let_disk_fail(self, calls: int) -> None:
+    def _let_disk_fail(self, chance: random.Random, calls: int) -> None:
+        """Let one of the next calls to the disk fail."""
         self._ends_in = FAULT
-        self._error = self._faults.choice((errno.EIO, errno.ENOSPC))
-        self._fuse = self._faults.randrange(calls)
+        self._error = chance.choice((errno.EIO, errno.ENOSPC))
+        self._fuse = chance.randrange(calls)
 
     def _mend(self) -> None:
         self._fuse, self._error, self._ends_in = -1, 0, ""
@@ -173,8 +174,7 @@ class Run:
             if end == POWER and chance.random() < 0.7:
                 self._fuse = chance.randrange(60)
             elif end == FAULT:
-                self._error = chance.choice((errno.EIO, errno.ENOSPC))
-                self._fuse = chance.randrange(40)
+                self._let_disk_fail(chance, 40)
             elif end == FULL:
                 self.disk.capacity = self.disk.used_bytes + chance.randrange(20_000)
                 self._has_failed = True
@@ -223,7 +223,7 @@ class Run:
             if workload is not None:
                 workload.is_going = False
             if self._faults.random() < 0.3:
-                self._let_disk_fail(40)
+                self._let_disk_fail(self._faults, 40)
             node.loop.complete(node.stop(), self._now + 10.0)
             self._now = node.loop.time()
             self.figures.stops += 1
@@ -241,11 +241,11 @@ class Run:
             self._traffic = crc32(b"%d" % link.traffic, self._traffic)
         if end == POWER:
             self._lose_power()
-            self.figures.power_losses += 1
         elif end != STOP:
             self.figures.kills += 1
 
     def _lose_power(self) -> None:
+        self.figures.power_losses += 1
         self.disk.lose_power()
         self.database.lose_power()
 
@@ -257,7 +257,7 @@ class Run:
             # The power fails again while it recovers.
             self._fuse = chance.randrange(20)
         elif self._faults.random() < 0.1:
-            self._let_disk_fail(60)
+            self._let_disk_fail(self._faults, 60)
         node: Node | None = None
         while node is None:
             try:
@@ -265,7 +265,6 @@ class Run:
                 node = Node(self.disk, self.database, loop, chance, self._baton, self.segment_bytes, self._frame_bytes)
             except PowerLoss:
                 self._lose_power()
-                self.figures.power_losses += 1
             except StorageError as error:
                 if not self._has_failed:
                     raise FailedRecovery(f"the node does not start: {error}") from error
@@ -275,7 +274,6 @@ class Run:
                 self._mend()
                 if self._faults.random() < 0.5:
                     self._lose_power()
-                    self.figures.power_losses += 1
         self._mend()
         self._say("started with", node.count, "messages in", len(self.disk.list_directory(DATA / "journal")), "files")
         self.ledger.clock_ms = node.clock_ms
