@@ -87,7 +87,7 @@ def test_a_start_that_fails_does_no_damage(tmp_path: Path, times: int, cuts: boo
     for number in range(len(disk.calls)):
         path = tmp_path / str(number)
         shutil.copytree(tmp_path / "data", path)
-        with suppress(StorageError, OSError):
+        with suppress(StorageError):
             OpenNode(path, disk=FaultyDisk(number, times=times, cuts=cuts), segment=4_000).close()
         node = OpenNode(path, segment=4_000)
         assert (len(node.bodies()), node.storage.damage) == (1, []), disk.calls[number]
