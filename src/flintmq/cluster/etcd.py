@@ -121,8 +121,8 @@ class _Pair(Struct):
             return _read(self.value, kind)
         except ValueError as error:
             raise CoordinatorError(
-                f"etcd has at {self.key.decode(errors='replace')} what no node writes ({error}): remove it, and let "
-                "only nodes of the cluster write there"
+                f"no node has written the value of {self.key.decode(errors='replace')} in etcd ({error}): stop what "
+                "else writes there, and restore it; if that is not possible, see docs/cluster.md for how to begin again"
             ) from error
 
 

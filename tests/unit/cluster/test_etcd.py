@@ -135,7 +135,7 @@ def test_a_value_that_no_node_has_written(key: str, value: str) -> None:
         async with answering(200, body, []) as url:
             found = await ask(lambda etcd: etcd.view(), url)
         assert type(found) is CoordinatorError
-        assert f"at /flintmq/c/{key} what no node writes" in str(found)
+        assert f"no node has written the value of /flintmq/c/{key} in etcd" in str(found)
 
     asyncio.run(run())
 
