@@ -90,7 +90,7 @@ class NodeShown(Struct):
 
 
 class NodeMemory(Struct):
-    """RabbitMQ's kinds of memory; of another node, RabbitMQ's words for one that does not tell."""
+    """RabbitMQ's kinds of memory; `not_available` for another node of the cluster, as in RabbitMQ."""
 
     memory: dict[str, Any] | str
 
